@@ -44,7 +44,7 @@ from ragweave.state import Note, Tokens, Usage, add_usage, no_usage, note, runni
 from ragweave.state.passages import lowest_ranked
 from ragweave.tools.models import calls
 from ragweave.tools.models.budget import BudgetSpent, current_budget
-from ragweave.tools.models.calls import Endpoint, is_empty_stream
+from ragweave.tools.models.calls import Endpoint
 from ragweave.tools.models.decisions import LOGPROBS, log_odds, sigmoid
 from ragweave.tools.models.messages import (
     Ending,
@@ -296,9 +296,7 @@ class _Call:
 
     def _quotable(self) -> list[str]:
         """Return the texts of the prompt that a reply may repeat."""
-        passages = [
-            text for doc in self.prompt.passages for text in (doc.page_content, f"{title_of(doc)} {doc.page_content}")
-        ]
+        passages = [f"{title_of(doc)} {doc.page_content}" for doc in self.prompt.passages]
         return [*(value for value in self.prompt.values.values() if isinstance(value, str)), *passages]
 
 
@@ -333,7 +331,7 @@ async def _outcome(call: _Call, config: RunnableConfig, caller: Caller) -> _Call
             output = await caller.call(call.runnable(), call.given, watched, is_sync=endpoint.is_sync)
         except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
             endpoint.learn_pause(error)
-            return _broken("the stream was empty") if is_empty_stream(error) else call.relaxed(error)
+            return _broken("the stream was empty") if calls.is_empty_stream(error) else call.relaxed(error)
         return call.read(output, report)
 
 

@@ -116,3 +116,40 @@ def shown(*lines):
     """Return a content stream that shows lines of text."""
     moves = " 0 -20 Td ".join(f"({line}) Tj" for line in lines)
     return f"BT /F1 12 Tf 50 700 Td {moves} ET"
+
+
+WORDS = "word " * 4_000
+CHART = '<w:chart w:id="c"/>'
+
+
+def charts(count, inner, words=WORDS):
+    """Return a Word file that refers to one chart so often, which refers to itself."""
+    chart = f"<w:p><w:r><w:t>{words}</w:t></w:r></w:p>{CHART * inner}"
+    return docx(CHART * count, {"c": ("chart", "chart.xml")}, chart=chart)
+
+
+def book(count, words=WORDS):
+    """Return a book with one chapter so often."""
+    refs = '<itemref idref="c"/>' * count
+    opf = f'<package><manifest><item id="c" href="c.xhtml"/></manifest><spine>{refs}</spine></package>'
+    container = '<container><rootfiles><rootfile full-path="b.opf"/></rootfiles></container>'
+    return zipped(**{"META-INF/container.xml": container, "b.opf": opf, "c.xhtml": f"<html><p>{words}</p></html>"})
+
+
+def slides(count, words=WORDS):
+    """Return a presentation with one slide so often."""
+    parts = {
+        "ppt/presentation.xml": f'<p xmlns:r="r">{"<sldId r:id=@s@/>" * count}</p>'.replace("@", '"'),
+        "ppt/_rels/presentation.xml.rels": relationships(s=("slide", "s.xml")),
+        "ppt/s.xml": f"<sld><p><t>{words}</t></p></sld>",
+    }
+    return zipped(**parts)
+
+
+def numbered(level, form, count=1):
+    """Return a Word file with items of a list at a level."""
+    item = f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="1"/></w:numPr>'
+    shape = f'<w:lvl w:ilvl="{level}"><w:numFmt w:val="decimal"/><w:lvlText w:val="{form}"/></w:lvl>'
+    lists = f'<w:abstractNum w:abstractNumId="0">{shape}</w:abstractNum>'
+    numbering = f'{lists}<w:num w:numId="1"><w:abstractNumId w:val="0"/></w:num>'
+    return docx(paragraph("Fees", item) * count, numbering=numbering)

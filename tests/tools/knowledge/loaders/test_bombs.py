@@ -5,28 +5,27 @@ import io
 import json
 
 import openpyxl
-from tests.tools.knowledge.loaders.made import docx, paragraph, passages, pptx, read, relationships, zipped
+from tests.tools.knowledge.loaders.made import (
+    WORDS,
+    book,
+    charts,
+    docx,
+    numbered,
+    paragraph,
+    passages,
+    pptx,
+    read,
+    slides,
+)
 
 from ragweave import KnowledgeBase
 from ragweave.tools.knowledge.loaders import MAX_TEXT
-
-WORDS = "word " * 4_000
-CHART = '<w:chart w:id="c"/>'
-NUMBERS = (
-    '<w:abstractNum w:abstractNumId="0"><w:lvl w:ilvl="{0}"><w:numFmt w:val="decimal"/><w:lvlText w:val="{1}"/>'
-    '</w:lvl></w:abstractNum><w:num w:numId="1"><w:abstractNumId w:val="0"/></w:num>'
-)
 
 
 def stored(texts, **settings):
     """Return how many characters a knowledge base stores of a file's texts."""
     cut = (passage for loaded in texts for passage in passages(loaded, **settings))
     return sum(len(passage.text) + len(json.dumps(passage.metadata)) for passage in cut)
-
-
-def numbered(level, form):
-    item = f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="1"/></w:numPr>'
-    return docx(paragraph("Fees", item) * 20, numbering=NUMBERS.format(level, form))
 
 
 def workbook(*rows, merged=()):
@@ -40,38 +39,23 @@ def workbook(*rows, merged=()):
 
 
 def test_a_part_is_read_once_however_often_a_package_refers_to_it():
-    chart = f"<w:p><w:r><w:t>{WORDS}</w:t></w:r></w:p>{CHART * 3}"
-    (text,), _ = read("a.docx", docx(CHART * 50, {"c": ("chart", "chart.xml")}, chart=chart))
+    (text,), _ = read("a.docx", charts(50, 3))
     assert text.text.split() == WORDS.split()
 
     note = f'<w:footnote w:id="1"><w:p><w:r><w:t>{WORDS}</w:t></w:r></w:p></w:footnote>'
     (text,), _ = read("a.docx", docx(paragraph("Fees") + '<w:footnoteReference w:id="1"/>' * 50, footnotes=note))
     assert text.text.count("word") == 4_000
 
-    chapters = {
-        "META-INF/container.xml": '<container><rootfiles><rootfile full-path="b.opf"/></rootfiles></container>',
-        "b.opf": '<package><manifest><item id="c" href="c.xhtml"/></manifest><spine>'
-        + '<itemref idref="c"/>' * 50
-        + "</spine></package>",
-        "c.xhtml": f"<html><body><p>{WORDS}</p></body></html>",
-    }
-    (text,), _ = read("a.epub", zipped(**chapters))
-    assert text.text.count("word") == 4_000
-
-    slides = {
-        "ppt/presentation.xml": f'<p xmlns:r="r">{"<sldId r:id=@s@/>" * 50}</p>'.replace("@", '"'),
-        "ppt/_rels/presentation.xml.rels": relationships(s=("slide", "s.xml")),
-        "ppt/s.xml": f"<sld><p><t>{WORDS}</t></p></sld>",
-    }
-    (text,), _ = read("a.pptx", zipped(**slides))
-    assert text.text.count("word") == 4_000
+    for name, data in {"a.epub": book(50), "a.pptx": slides(50)}.items():
+        (text,), _ = read(name, data)
+        assert text.text.count("word") == 4_000
     assert len(read("b.pptx", pptx("<p><t>One</t></p>", "<p><t>Two</t></p>"))[0][0].pages) == 2
 
 
 def test_only_words_nine_list_levels_count():
-    assert read("a.docx", numbered(8, "%9."))[0][0].text.split()[:4] == ["1.", "Fees", "2.", "Fees"]
-    assert read("a.docx", numbered(10**12, "%1."))[0][0].text.split() == ["Fees"] * 20
-    assert len(read("a.docx", numbered(0, "%1" * 50_000))[0][0].text) < 20 * 500
+    assert read("a.docx", numbered(8, "%9.", 20))[0][0].text.split()[:4] == ["1.", "Fees", "2.", "Fees"]
+    assert read("a.docx", numbered(10**12, "%1.", 20))[0][0].text.split() == ["Fees"] * 20
+    assert len(read("a.docx", numbered(0, "%1" * 50_000, 20))[0][0].text) < 20 * 500
 
 
 def test_sparse_and_merged_cells_of_a_sheet_are_bounded():

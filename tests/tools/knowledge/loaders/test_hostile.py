@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.tools.knowledge.loaders.made import docx, paragraph, passages, pdf, relationships, shown, zipped
+from tests.tools.knowledge.loaders.made import book, charts, numbered, passages, pdf, shown, slides, zipped
 
 from ragweave.tools.knowledge import FileLimits, IndexSettings
 from ragweave.tools.knowledge.chunking import UnreadableError
@@ -21,7 +21,6 @@ SETTINGS = IndexSettings(embedding=None)
 CASES = Path(__file__).parents[3] / "cases" / "documents"
 MUTATED = 10_000
 WORDS = "word " * 40_000
-CHART = '<w:chart w:id="c"/>'
 SPREADSHEET = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
 OFFICE = "application/vnd.openxmlformats-officedocument.spreadsheetml"
 
@@ -87,34 +86,6 @@ def far(count):
     return workbook(f"<sheetData>{rows}</sheetData>")
 
 
-def charts(count, inner):
-    chart = f"<w:p><w:r><w:t>{WORDS}</w:t></w:r></w:p>{CHART * inner}"
-    return docx(paragraph("Hello") + CHART * count, {"c": ("chart", "chart.xml")}, chart=chart)
-
-
-def book(count):
-    refs = '<itemref idref="c"/>' * count
-    opf = f'<package><manifest><item id="c" href="c.xhtml"/></manifest><spine>{refs}</spine></package>'
-    container = '<container><rootfiles><rootfile full-path="b.opf"/></rootfiles></container>'
-    return zipped(**{"META-INF/container.xml": container, "b.opf": opf, "c.xhtml": f"<html><p>{WORDS}</p></html>"})
-
-
-def slides(count):
-    parts = {
-        "ppt/presentation.xml": f'<p xmlns:r="r">{"<sldId r:id=@s@/>" * count}</p>'.replace("@", '"'),
-        "ppt/_rels/presentation.xml.rels": relationships(s=("slide", "s.xml")),
-        "ppt/s.xml": f"<sld><p><t>{WORDS}</t></p></sld>",
-    }
-    return zipped(**parts)
-
-
-def level(number):
-    item = f'<w:numPr><w:ilvl w:val="{number}"/><w:numId w:val="1"/></w:numPr>'
-    form = f'<w:lvl w:ilvl="{number}"><w:numFmt w:val="decimal"/><w:lvlText w:val="%1"/></w:lvl>'
-    numbering = f'<w:abstractNum w:abstractNumId="0">{form}</w:abstractNum><w:num w:numId="1"><w:abstractNumId w:val="0"/></w:num>'
-    return docx(paragraph("Hello world of lists", item), numbering=numbering)
-
-
 def nested(count):
     data = b"Hello"
     for _ in range(count):
@@ -138,13 +109,13 @@ def forms(depth):
 
 
 BOMBS = {
-    "chart.docx": lambda: charts(1, 2),
-    "charts.docx": lambda: charts(80, 0),
-    "level.docx": lambda: level(10**12),
+    "chart.docx": lambda: charts(1, 2, WORDS),
+    "charts.docx": lambda: charts(80, 0, WORDS),
+    "level.docx": lambda: numbered(10**12, "%1"),
     "merged.xlsx": lambda: merged(100),
     "far.xlsx": lambda: far(20_000),
-    "spine.epub": lambda: book(80),
-    "slides.pptx": lambda: slides(80),
+    "spine.epub": lambda: book(80, WORDS),
+    "slides.pptx": lambda: slides(80, WORDS),
     "header.md": lambda: (
         f"| {'word ' * 20_000} | b |\n| --- | --- |\n{'| alpha beta gamma | delta |' * 20_000}\n".encode()
     ),
