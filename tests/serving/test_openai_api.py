@@ -297,29 +297,6 @@ async def test_pages_of_named_origins_may_call() -> None:
     assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, "https://chat.example")
 
 
-async def test_what_comes_on_top_of_the_limit_is_told_to_try_again() -> None:
-    entered, go = asyncio.Event(), asyncio.Event()
-    served = chat()
-
-    async def waits(*_: Any, **__: Any) -> Any:
-        entered.set()
-        await go.wait()
-        raise UsageError("done")
-
-    object.__setattr__(served, "ainvoke", waits)
-    app = web(served, concurrency=1, queue=0)
-    body = {"model": "concat", "messages": QUESTION}
-    first = asyncio.create_task(app.post("/v1/chat/completions", json=body))
-    await entered.wait()
-    second = await app.post("/v1/chat/completions", json=body)
-    assert (second.status_code, second.headers["retry-after"]) == (429, "10")
-    assert (await app.get("/v1/models")).status_code == 200
-    go.set()
-    assert (await first).status_code == 500
-    third = await app.post("/v1/chat/completions", json=body)
-    assert third.status_code == 500
-
-
 async def test_the_metrics_count_requests_and_tokens() -> None:
     app = web()
     await app.post("/v1/chat/completions", json={"model": "concat", "messages": QUESTION})

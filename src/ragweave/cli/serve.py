@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from ragweave.serving.keys import Account
 
-_LOCAL = ("127.0.0.1", "localhost", "::1")
 _WORKER = "RAGWEAVE_WORKER"
 """The variable that tells a worker process what it serves."""
 
@@ -68,15 +67,15 @@ def serve(
         need("ragweave serve --mcp", "mcp", "mcp", "uvicorn")
     else:
         need("ragweave serve", "serve", "fastapi", "uvicorn", "prometheus_client")
+    from ragweave.serving.guard import LOCAL_HOSTS, is_local
+
     keys = [key for text in api_key or () for key in re.split(r"[,\s]+", text)]
     if keys_file and (keys or no_key or (mcp and not http)):
         raise UsageError("--keys is for HTTP, and goes with neither --api-key nor --no-key")
-    if host not in _LOCAL and not (keys or keys_file or no_key):
+    if not (is_local(host) or keys or keys_file or no_key):
         why = f"{host} can be reached from other machines"
         raise UsageError(f"{why}: give --keys or --api-key, or --no-key to let anyone call")
-    from ragweave.serving.guard import LOCAL_HOSTS
-
-    hosts = LOCAL_HOSTS if host in _LOCAL and not (keys or keys_file) else ()
+    hosts = LOCAL_HOSTS if is_local(host) and not (keys or keys_file) else ()
     limits = {"api_keys": keys, "origins": origin or (), "hosts": hosts, "concurrency": concurrency}
     served: Any = (names, mcp, host, limits, str(keys_file or ""), pictures)
     opened = (names, kb, model, None, retriever, rerank, second_retriever, option)

@@ -61,6 +61,11 @@ class AccessLimits:
             raise UsageError("request_bytes and concurrency must be at least 1, and queue at least 0")
 
 
+def is_local(host: str) -> bool:
+    """Say whether an address to listen on can be reached from this machine alone."""
+    return (f"[{host}]" if ":" in host else host) in LOCAL_HOSTS
+
+
 def caller_id(key: bytes) -> str:
     """Return the id of the caller that has a key."""
     return hashlib.sha256(key.strip()).hexdigest()[:32]

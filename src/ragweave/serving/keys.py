@@ -165,13 +165,12 @@ class Ledger:
             sql = "SELECT calls, tokens, dollars FROM spent WHERE day = ? AND name = ?"
             spent = db.execute(sql, (day, caller.name)).fetchone() or (0, 0, 0.0)
             limits = caller.limits.model_dump()
-            reached = [
-                name for name, n in zip(limits, spent, strict=True) if limits[name] is not None and n >= limits[name]
-            ]
+            pairs = zip(limits, spent, strict=True)
+            reached = next((name for name, n in pairs if limits[name] is not None and n >= limits[name]), "")
             if not reached:
                 db.execute(_ADD, (day, caller.name, 1, 0, 0.0))
             db.execute("COMMIT")
-        return reached[0] if reached else ""
+        return reached
 
     def add(self, caller: Caller, tokens: int, dollars: float) -> None:
         """Count what a request cost."""

@@ -119,7 +119,6 @@ def create_app(library: Library, history: History) -> FastAPI:
     async def reading(_app: FastAPI) -> AsyncIterator[None]:
         library.start()
         yield
-        library.stop()
 
     app = FastAPI(title="Ask your documents", docs_url=None, redoc_url=None, openapi_url=None, lifespan=reading)
     limits = AccessLimits(
@@ -228,10 +227,11 @@ def shown(output: dict[str, Any]) -> dict[str, Any]:
 web = create_app(library, History(HERE / "history.sqlite", HERE / "feedback.jsonl"))
 
 if __name__ == "__main__":
+    from ragweave.serving.guard import is_local
     from ragweave.serving.server import free_address, run_server
 
     host = os.environ.get("APP_HOST", "127.0.0.1")
-    if host not in ("127.0.0.1", "localhost", "::1") and not keys():
+    if not is_local(host) and not keys():
         raise SystemExit(f"{host} can be reached from other machines: set APP_KEYS to keys that callers must give")
     port, url = free_address(host, int(os.environ.get("PORT", "8000")))
     print(f"{url} answers from {library.documents}")  # noqa: T201

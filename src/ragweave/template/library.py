@@ -38,18 +38,13 @@ class Library:
         """What is being done, for the page; empty if nothing is."""
         self.notices: list[str] = []
         """What could not be read, without paths of the server."""
-        self._changed, self._stopped = threading.Event(), False
+        self._changed = threading.Event()
         self._thread = threading.Thread(target=self._watch, args=(kb, build), name="library", daemon=True)
 
     def start(self) -> None:
         """Begin to read, once."""
         if self._thread.ident is None:
             self._thread.start()
-
-    def stop(self) -> None:
-        """Stop reading, after the files that are being read."""
-        self._stopped = True
-        self._changed.set()
 
     def add(self, name: str, body: bytes) -> None:
         """Store an uploaded file.
@@ -79,7 +74,7 @@ class Library:
     def _watch(self, folder: Path, build: Callable[[Any], Any]) -> None:
         kb: KnowledgeBase | None = None
         indexed = None
-        while not self._stopped:
+        while True:
             try:
                 kb = kb or KnowledgeBase.open_or_create(folder)
                 self.chat = self.chat or build(kb.as_retriever())
