@@ -212,11 +212,13 @@ def file_types() -> str:
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"recall": recall},
     "docs/graph-retrieval.md": {"retrieval": retrieval, "among": among},
-    "benchmarks/README.md": {"ablations": ablations, "exact words": exact_words, "fusion": fusion},
-    "docs/results.md": {
-        "methods": lambda: table(*claims.methods_table()),
+    "benchmarks/README.md": {
+        "ablations": ablations,
+        "exact words": exact_words,
+        "fusion": fusion,
         "retrieval": lambda: table(*claims.retrieval_table()),
     },
+    "docs/results.md": {"methods": lambda: table(*claims.methods_table())},
     "docs/choose.md": {"methods": methods},
     "docs/models.md": {"models": models, "roles": roles},
     "docs/documents.md": {
