@@ -6,7 +6,7 @@
 A run whose folder exists is resumed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -132,8 +132,11 @@ def evaluate(
     if others := [metric for metric in metrics if metric not in METRICS.ours()]:
         plain["own_metrics"] = {metric.name: metric.described() for metric in others}
     with Run(shard_folder(folder, shard), plain, cache, limits) as run:
-        systems = [*open_systems(settings, data, metrics, prompts, given or {}, run), *own_systems]
-        return run.conduct(run.ask(questions, systems, concurrency=concurrency, quiet=quiet))
+        systems: list[System] = []
+        if settings.systems:
+            open_system = opener(settings, data, metrics, given or {}, run)
+            systems += map(open_system, settings.names or settings.systems, settings.systems, prompts)
+        return run.conduct(run.ask(questions, [*systems, *own_systems], concurrency=concurrency, quiet=quiet))
 
 
 def with_names(settings: EvalSettings, given: Mapping[str, Any]) -> EvalSettings:
@@ -176,25 +179,22 @@ def _questions(settings: EvalSettings, data: Dataset, shard: str) -> list[Questi
     return [question for question in chosen if question.id not in right]
 
 
-def open_systems(
-    settings: EvalSettings,
-    data: Dataset,
-    metrics: Sequence[Metric],
-    prompts: Sequence[Mapping[str, ChatPromptTemplate]],
-    given: Mapping[str, Any],
-    run: Run,
-) -> list[GraphSystem]:
-    """Open models and retrievers, and build the systems; `prompts` are those of each system.
+def opener(
+    settings: EvalSettings, data: Dataset, metrics: Sequence[Metric], given: Mapping[str, Any], run: Run
+) -> Callable[[str, str, Mapping[str, ChatPromptTemplate]], GraphSystem]:
+    """Open the models, and return what builds a system from its name, its spec and its prompts.
 
-    The metrics of the stages that lose answers are added, by the knowledge base that each system searches.
+    The metrics of the stages that lose answers are added, by the knowledge base that the system searches. What several
+    systems search is opened once.
     """
-    if not settings.systems:
-        return []
     specs = {"generator": "extractive", **settings.models, **given}
     models = {
         role: open_priced(settings, role, specs[role], run) for role in EVAL_ROLES if role in specs and role != SCORER
     }
     judge = models.pop(EVALUATOR, None)
+    more: dict[str, Any] = {"scorer": scorer_of(specs[SCORER])} if SCORER in specs else {}
+    if settings.second_retriever:
+        more["second_retriever"] = retriever_of(settings.second_retriever, settings.kb)
     search = cache(lambda how, rerank: _retriever(replace(settings, retriever=how, rerank=rerank), data, run))
 
     @cache
@@ -202,18 +202,16 @@ def open_systems(
         library = library_of(settings, how)
         return stage_metrics(library) if library else []
 
-    named = [read_system(spec, settings.options) for spec in settings.systems]
-    more: dict[str, Any] = {"scorer": scorer_of(specs[SCORER])} if SCORER in specs else {}
-    if settings.second_retriever:
-        more["second_retriever"] = retriever_of(settings.second_retriever, settings.kb)
-    return [
-        graph_system(
+    def open_system(name: str, spec: str, prompts: Mapping[str, ChatPromptTemplate]) -> GraphSystem:
+        system = read_system(spec, settings.options)
+        how = system.retriever or settings.retriever
+        return graph_system(
             spec,
             models,
-            given.get("retriever") or search(system.retriever or settings.retriever, system.rerank or settings.rerank),
-            [*metrics, *stages(system.retriever or settings.retriever)],
+            given.get("retriever") or search(how, system.rerank or settings.rerank),
+            [*metrics, *stages(how)],
             options=settings.options,
-            more={**more, "prompts": own},
+            more={**more, "prompts": prompts},
             judge=judge,
             given=settings.passages == "given",
             gold=settings.gold,
@@ -222,10 +220,8 @@ def open_systems(
             traces=run.folder / "traces",
             name=name,
         )
-        for name, spec, system, own in zip(
-            settings.names or settings.systems, settings.systems, named, prompts, strict=True
-        )
-    ]
+
+    return open_system
 
 
 def library_of(settings: EvalSettings, retriever: str) -> Library | None:

@@ -29,7 +29,7 @@ from ragweave.evaluation.evaluate import (
     SCORER,
     EvalSettings,
     checked_prompts,
-    open_systems,
+    opener,
     with_names,
 )
 from ragweave.evaluation.folder import Record, read_results
@@ -39,6 +39,7 @@ from ragweave.evaluation.metrics.passages import answer_recall, gold_names, reca
 from ragweave.evaluation.race import RESERVED, Answer, Goal, Verdict, block_sizes, confirm, detectable, race
 from ragweave.evaluation.report import Lost, dollars_of, lost_of, trace_of
 from ragweave.evaluation.run import Run, Summary
+from ragweave.evaluation.systems import GraphSystem, own_prompts
 from ragweave.graphs.specs import SystemSpec, is_choice, read_system, write_choice
 from ragweave.nodes.options import make_options
 from ragweave.roles import ROLES
@@ -322,7 +323,7 @@ class Tuning:
     players: dict[str, Any] = field(init=False)
     """The same models, and those that the settings name, opened once."""
     wordings: dict[str, Mapping[str, Any]] = field(init=False)
-    systems: dict[str, Any] = field(default_factory=dict)
+    systems: dict[str, GraphSystem] = field(default_factory=dict)
     answers: dict[str, dict[str, Answer]] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
     unit: str = "tokens"
@@ -332,6 +333,8 @@ class Tuning:
         self.wordings = dict(self.settings.prompts)
         specs = {"generator": "extractive", **self.settings.models, **self.given}
         self.players = {role: spec if role == SCORER else chat_model(spec) for role, spec in specs.items()}
+        data = open_dataset(self.settings.data)
+        self.open_system = opener(self.settings, data, [self.metric], self.players, self.run)
         self.read()
 
     def read(self) -> None:
@@ -353,18 +356,12 @@ class Tuning:
             answer = Answer(record["scores"][self.metric.name], float(cost or 0), record["usage"]["calls"])
             self.answers.setdefault(record["system"], {})[names[record["id"]]] = answer
 
-    def open(self, arms: Sequence[Arm]) -> None:
-        """Build the graphs of arms that are not yet open."""
-        new = [arm for arm in arms if arm.name not in self.systems]
-        settings = replace(
-            self.settings,
-            systems=tuple(arm.system for arm in new),
-            names=tuple(arm.name for arm in new),
-            prompts={arm.name: self.wordings[arm.wording] for arm in new if arm.wording},
-        )
-        prompts, data = checked_prompts(settings), open_dataset(settings.data)
-        opened = open_systems(settings, data, [self.metric], prompts, self.players, self.run)
-        self.systems |= {system.name: system for system in opened}
+    def system(self, arm: Arm) -> GraphSystem:
+        """Return the graph of an arm, which is built once."""
+        if arm.name not in self.systems:
+            prompts = own_prompts(arm.name, read_system(arm.system).method, self.wordings.get(arm.wording, {}))
+            self.systems[arm.name] = self.open_system(arm.name, arm.system, prompts)
+        return self.systems[arm.name]
 
     async def ask(self, arms: Sequence[Arm], names: Sequence[str]) -> None:
         """Ask what has not been answered.
@@ -372,10 +369,9 @@ class Tuning:
         Raises:
             Ended: The run ended early.
         """
-        self.open(arms)
         summary = await self.run.ask(
             [self.questions[name] for name in names],
-            [self.systems[arm.name] for arm in arms],
+            [*map(self.system, arms)],
             concurrency=self.concurrency,
             quiet=self.quiet,
             complete=False,
@@ -499,6 +495,7 @@ def tune(
             say(str(search))
         first = _copied(incumbent, folder) if is_choice(incumbent) else incumbent
         methods = list(dict.fromkeys([first, *(settings.systems or shortlist(listed))]))
+        checked_prompts(replace(settings, systems=tuple(methods), names=(), prompts={}))
         arms = arms_of(methods, [*settings.prompts], results)
         say(f"{len(arms)} arms: {', '.join(arm.name for arm in arms)}")
         tuning = Tuning(run, settings, questions, metric, goal, given or {}, concurrency, quiet, say)
@@ -521,7 +518,6 @@ async def _work(
     reserved: Sequence[str],
     rewrite: Any,
 ) -> Outcome:
-    tuning.open(arms)
     choose = choose[: await affordable(tuning, arms, parts, choose, len(reserved))]
     course, finalist = list[tuple[int, dict[str, float]]](), arms[0]
     async for finalist, done, means in _race(tuning, arms, choose):
