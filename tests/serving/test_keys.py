@@ -100,6 +100,7 @@ def test_a_page_of_a_named_origin_may_call_and_is_told_what_is_refused(file: Pat
 
 
 def test_quotes_in_their_files(file: Path, chats: Any, kb: KnowledgeBase) -> None:
+    file.write_text(KEYS.replace("calls: 4", "calls: 5"))
     with TestClient(KeyedApp(file, chats, AccessLimits())) as client:
         for key, sees in SEES.items():
             head = {"Authorization": f"Bearer {key}"}
@@ -110,6 +111,11 @@ def test_quotes_in_their_files(file: Path, chats: Any, kb: KnowledgeBase) -> Non
                 assert client.get(path).status_code == 401
             annotations = ask(client, key).json()["choices"][0]["message"]["annotations"]
             assert annotations[0]["url_citation"]["places"][0]["lines"] in ([5, 5], [7, 7])
+        assert client.get(path, headers={"Authorization": "Bearer hr-key"}).status_code == 429
+    lines = [json.loads(line) for line in file.with_name("audit.jsonl").read_text().splitlines()]
+    assert [(line["key"], line["method"], line["status"]) for line in lines[:4]] == [
+        ("hr", f"/v1/sources/{doc.id}", "asked for") for doc in kb.passages()
+    ]
 
 
 def test_mcp(file: Path, kb: KnowledgeBase) -> None:

@@ -341,7 +341,8 @@ class KeyedApp:
         caller, account, app, _ = scope["keyed"][scope["caller"]]
         if scope["path"] == "/metrics" and caller.filter != "all":
             raise ApiError(404, "this key sees no metrics")
-        reached = await asyncio.to_thread(account.take) if scope["method"] == "POST" else ""
+        shows_quote = "/sources/" in scope["path"]  # and the lines around it
+        reached = await asyncio.to_thread(account.take) if scope["method"] == "POST" or shows_quote else ""
         if reached:
             account.write(scope["path"], f"limit of {reached}")
             now = datetime.now(UTC)
@@ -349,6 +350,8 @@ class KeyedApp:
             seconds = str(ceil((tomorrow - now).total_seconds()))
             message = f"this key has reached its limit of {reached} for today (UTC)"
             raise ApiError(429, message, code="insufficient_quota", retry_after=seconds, x_should_retry="false")
+        if shows_quote:
+            account.write(scope["path"], "asked for")
         await app(scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
