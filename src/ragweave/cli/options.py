@@ -9,7 +9,6 @@ from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -129,8 +128,6 @@ def read_filter(texts: Iterable[str]) -> dict[str, Any]:
             any_of.setdefault(test[1], []).append(test[3])
         else:
             tests.append({test[1]: {_OPERATORS[test[2]]: test[3]}})
-    for name in ("source", "folder"):
-        any_of.get(name, []).extend([str(Path(path).resolve()) for path in any_of.get(name, []) if Path(path).exists()])
     tests += [{name: {"$in": values}} for name, values in any_of.items()]
     return {"$and": tests} if tests else {}
 

@@ -39,7 +39,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ragweave.errors import UsageError
 from ragweave.serving.guard import AccessLimits, ApiError, Guard, caller_id
-from ragweave.tools.knowledge.filters import ALL, Condition, located, matches, parse
+from ragweave.tools.knowledge.filters import ALL, Condition, matches, parse
 from ragweave.tools.models.budget import Budget, Limits
 from ragweave.tools.prices import Price, price_of
 from ragweave.tools.retrieval.base import PassageRetriever, find_with
@@ -75,7 +75,7 @@ class Caller(BaseModel):
 
     def condition(self) -> Condition:
         """Return what it may see."""
-        return ALL if self.filter == "all" else located(parse(self.filter))
+        return ALL if self.filter == "all" else parse(self.filter)
 
 
 class KeyFile(BaseModel):

@@ -192,6 +192,19 @@ def test_fields_say_what_can_be_filtered(tmp_path: Path) -> None:
     assert kb.values("year") == [2019, "soon"]
 
 
+def test_files_and_folders_may_be_named_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "real" / "hr").mkdir(parents=True)
+    (tmp_path / "docs").symlink_to("real")
+    for name in ("real/hr/a.md", "real/b.md"):
+        (tmp_path / name).write_text("A note.")
+    monkeypatch.chdir(tmp_path)
+    kb = KnowledgeBase.create("kb", settings={"embedding": None})
+    kb.index_paths(["docs/hr", "docs/b.md"])
+    in_hr, not_in_hr = (kb.view({"folder": test}).values("source") for test in ("docs/hr/", {"$ne": "docs/hr"}))
+    assert (in_hr, not_in_hr) == ([str(tmp_path / "docs/hr/a.md")], [str(tmp_path / "docs/b.md")])
+    assert kb.view({"source": "docs/b.md"}).values("source") == not_in_hr
+
+
 def test_a_number_is_not_compared_with_versions(tmp_path: Path) -> None:
     kb = KnowledgeBase.create(tmp_path / "kb", settings={"embedding": None})
     kb.add([Document("old", metadata={"release": "1.9"}), Document("new", metadata={"release": "1.10"})])

@@ -19,7 +19,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.tools import BaseTool
 
-from ragweave.errors import KnowledgeBaseError, UsageError
+from ragweave.errors import KnowledgeBaseError, UsageError, did_you_mean
 from ragweave.names import RetrieverName
 from ragweave.state import Citation, Quote
 from ragweave.state.passages import as_document, encodable
@@ -34,10 +34,13 @@ from ragweave.tools.knowledge.filters import (
     Every,
     Field,
     Filter,
+    Has,
     Kind,
-    check_operands,
+    Not,
     folders,
     parse,
+    shown,
+    tests_of,
 )
 from ragweave.tools.knowledge.index import FolderIndex, damaged_files
 from ragweave.tools.knowledge.ingest import Ingest
@@ -56,6 +59,8 @@ from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
 _LOGGER = logging.getLogger("ragweave")
 SomeSettings: TypeAlias = IndexSettings | Mapping[str, Any] | None
 """All settings, or some of them by name; the others are the knowledge base's own, or the defaults of a new one."""
+_WRITTEN = {"time": "2024-01-31", "version": "v1.10"}
+"""How operands of a kind are written, where a number might be meant."""
 
 
 class AbstractKnowledgeBase(ABC):
@@ -146,9 +151,27 @@ class AbstractKnowledgeBase(ABC):
         """
         return KnowledgeView(self, parse(filter))
 
-    def _names(self) -> list[str]:
-        """Return the names of fields to suggest."""
-        return sorted({field.name for field in self.fields()})
+    def _check_operands(self, chosen: Condition) -> None:
+        """Raise `UsageError` if no passage has a field that a filter tests, or a value in it of the operand's kind."""
+        for test in tests_of(chosen):
+            if not test.keys or test.name in PLACES:
+                continue
+            known = self._kinds(test.name)
+            if not known:
+                names = sorted({field.name for field in self.fields()})
+                hint = f": {did_you_mean(test.name, names)}" if names else ""
+                raise UsageError(f"no passage has a field {test.name!r}{hint}")
+            fitting = known.keys() & {kind for kind, _ in test.keys}
+            if fitting == {"number"} and "version" in known:  # 1.10 is either: is every version a number, too?
+                only = Every((Has(test.name, "?", (("version", 0.0),)), Not(Has(test.name, "?", (("number", 0.0),)))))
+                fitting = set() if len(self.view(only)) else fitting
+            if not fitting:
+                kind = "version" if "version" in known else next(iter(known))
+                written = f": write it like {_WRITTEN[kind]}" if kind in _WRITTEN else ""
+                raise UsageError(
+                    f"{test.name}: {shown(test.keys[0])!r} is a {test.keys[0][0]}, but the field holds {kind}s such as "
+                    f"{known[kind]!r}{written}"
+                )
 
     def missing_files(self) -> list[str]:
         """Return the indexed files that no longer exist; `delete(source=…)` removes one."""
@@ -189,7 +212,7 @@ class AbstractKnowledgeBase(ABC):
         """
         chosen = parse(filter)
         if chosen != ALL and len(self):
-            check_operands(chosen, self._kinds, self._names, lambda part: len(self.view(part)))
+            self._check_operands(chosen)
         base = self if chosen == ALL else self.view(chosen)
         retriever = base._retriever(check_k(k), mode)
         return retriever if rerank is None else RerankRetriever.over(retriever, rerank, k=k)

@@ -9,22 +9,22 @@ $or, $not. A list stands for $in. Anything else is an error.
 Values are compared by what they say, not by how a file spells it: 2024, 2024.0 and "2024" are one number, "2024-03-01"
 and 2024-03-01T00:00Z one time, true and "True" one flag. v1.10, "1.10.0" and v1.10.0 are one version, after v1.9; "007"
 and anything else is a text. A list in the metadata matches by any of its items. `folder` is any folder above the file,
-so {"folder": "/docs/hr"} is everything below it. $ne, $nin and $not are the opposite of the positive test: a passage
-without the field passes them.
+so {"folder": "/docs/hr"} is everything below it; files and folders may be named by relative paths. $ne, $nin and $not
+are the opposite of the positive test: a passage without the field passes them.
 
 A filter is parsed into a condition: a tree of tests, whose operands have kinds. `matches` applies it to metadata, and
 each store translates it for its own index of `stored_values`.
 """
 
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from math import isfinite
 from operator import ge, gt, le, lt
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from ragweave.errors import UsageError, did_you_mean
@@ -102,8 +102,6 @@ _VERSION = re.compile(r"(v?)(\d{1,5})(?:\.(\d{1,5}))?(?:\.(\d{1,5}))?", re.ASCII
 _PART = 100_000
 """Numbers that a part of a version may have."""
 _TIME = re.compile(r"[12]\d{3}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII)
-_WRITTEN = {"time": "2024-01-31", "version": "v1.10"}
-"""How operands of a kind are written, where a number might be meant."""
 
 
 def key_of(value: Any) -> Key:
@@ -209,13 +207,13 @@ def _tested(name: str, op: Any, value: Any) -> Condition:
         if op in ("$in", "$nin") and not isinstance(value, list | tuple | set):
             raise UsageError(f"{name}: {op} takes a list, not {value!r}")
         items = value if op in ("$in", "$nin") else [value]
-        test = Has(name, "=", tuple(sorted({_operand(name, op, item) for item in items})))
+        test = Has(name, "=", tuple(sorted({key for item in items for key in _operands(name, op, item)})))
         return test if op in ("$eq", "$in") else Not(test)
     if op in _RANGES:
-        key = _operand(name, op, value)
-        if key[0] not in ("number", "time", "version"):
+        keys = _operands(name, op, value)
+        if keys[0][0] not in ("number", "time", "version"):
             raise UsageError(f"{name}: {op} compares numbers, dates (2024-01-31) and versions (v1.10), not {value!r}")
-        return Has(name, _RANGES[op], (key,))
+        return Has(name, _RANGES[op], keys)
     raise UsageError(f"{name}: a filter has no operator {op!r}: {did_you_mean(str(op), _OPERATORS)}")
 
 
@@ -225,26 +223,16 @@ def _filter(op: str, value: Any) -> Mapping[str, Any]:
     return value
 
 
-def _operand(name: str, op: str, value: Any) -> Key:
+def _operands(name: str, op: str, value: Any) -> tuple[Key, ...]:
+    """Return an operand as it is compared; a file or folder also by its absolute path, by which files are indexed."""
     if value is None or isinstance(value, Mapping | list | tuple | set):
         raise UsageError(f"{name}: {op} takes a text, a number, a date or a flag, not {value!r}")
+    if name not in PLACES:
+        return (key_of(value),)
+    place = str(value)
     if name == "folder":
-        return "text", str(value).rstrip("/\\") or str(value)
-    return ("text", str(value)) if name in PLACES else key_of(value)
-
-
-def located(condition: Condition) -> Condition:
-    """Return a condition whose files and folders, if they exist here, may also be called by their absolute paths."""
-    if isinstance(condition, Every | Some):
-        return type(condition)(tuple(map(located, condition.of)))
-    if isinstance(condition, Not):
-        return Not(located(condition.of))
-    if condition.name not in PLACES:
-        return condition
-    paths = (Path(str(value)) for _, value in condition.keys)
-    return replace(
-        condition, keys=(*condition.keys, *(("text", str(path.resolve())) for path in paths if path.exists()))
-    )
+        place = place.rstrip("/\\") or place
+    return ("text", place), ("text", os.path.abspath(place) if place else "")  # noqa: PTH100 - as indexed
 
 
 def matches(condition: Condition, metadata: Mapping[str, Any]) -> bool:
@@ -321,41 +309,3 @@ def tests_of(condition: Condition) -> Iterator[Has]:
     else:
         for part in condition.of if isinstance(condition, Every | Some) else (condition.of,):
             yield from tests_of(part)
-
-
-def check_operands(
-    condition: Condition,
-    examples: Callable[[str], Mapping[Kind, Any]],
-    names: Callable[[], list[str]],
-    count: Callable[[Condition], int],
-) -> None:
-    """Check a filter against what passages have.
-
-    Args:
-        condition: The filter.
-        examples: A field's name to a value of each kind that passages have in it.
-        names: Returns the names of all fields.
-        count: Returns how many passages pass a condition.
-
-    Raises:
-        UsageError: No passage has a field that is tested, or no value of it is of the operand's kind.
-    """
-    for test in tests_of(condition):
-        if not test.keys or test.name in PLACES:
-            continue
-        known = examples(test.name)
-        if not known:
-            others = names()
-            hint = f": {did_you_mean(test.name, others)}" if others else ""
-            raise UsageError(f"no passage has a field {test.name!r}{hint}")
-        fitting = known.keys() & {kind for kind, _ in test.keys}
-        if fitting == {"number"} and "version" in known:  # 1.10 is either: is every version a number, too?
-            only = Every((Has(test.name, "?", (("version", 0.0),)), Not(Has(test.name, "?", (("number", 0.0),)))))
-            fitting = set() if count(only) else fitting
-        if not fitting:
-            kind = "version" if "version" in known else next(iter(known))
-            written = f": write it like {_WRITTEN[kind]}" if kind in _WRITTEN else ""
-            raise UsageError(
-                f"{test.name}: {shown(test.keys[0])!r} is a {test.keys[0][0]}, but the field holds {kind}s such as "
-                f"{known[kind]!r}{written}"
-            )
