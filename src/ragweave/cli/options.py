@@ -54,8 +54,8 @@ Retriever = Annotated[
 Rerank = Annotated[
     str,
     typer.Option(
-        help="Reranker: a cross-encoder by path or hub name, bi-encoder:NAME, listwise:MODEL (a chat model), "
-        "or a LangChain document compressor by its import path."
+        help="Reranker: a cross-encoder by path, hub name or fastembed:NAME, bi-encoder:NAME, listwise:MODEL (a chat "
+        "model), or a LangChain document compressor by its import path."
     ),
 ]
 SecondRetriever = Annotated[

@@ -1,5 +1,6 @@
 """Embedding models by name: packaged, local, or from the Hugging Face hub."""
 
+import os
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -12,25 +13,46 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
-from ragweave.errors import KnowledgeBaseError, MissingExtraError, need
+from ragweave.errors import KnowledgeBaseError, MissingExtraError, did_you_mean, need
 from ragweave.tools.embeddings.minilm import OnnxEmbeddings, onnx_available
+from ragweave.tools.imported import read_settings
 
 PACKAGED = "minilm"
 """Spec of the packaged all-MiniLM-L6-v2 (384 dimensions, 256 tokens)."""
 OBJECT = "object:"
 """How the name of an embedding model begins that was given as an object."""
+FASTEMBED = "fastembed:"
+"""How the name of a model begins that the package `fastembed` runs."""
 _E5 = re.compile(r"(?:^|[/_-])e5(?:[/_-]|$)", re.IGNORECASE)
+_RETRIEVE = "Represent this sentence for searching relevant passages: "
+_PREFIXES = {
+    _E5: ("query: ", "passage: "),
+    re.compile("bge-.*-en|mxbai-embed|arctic-embed", re.IGNORECASE): (_RETRIEVE, ""),
+    re.compile("bge-.*-zh", re.IGNORECASE): ("为这个句子生成表示以用于检索相关文章：", ""),
+    re.compile("nomic-embed", re.IGNORECASE): ("search_query: ", "search_document: "),
+    re.compile("embeddinggemma", re.IGNORECASE): ("task: search result | query: ", "title: none | text: "),
+    re.compile("qwen3-embedding", re.IGNORECASE): (
+        "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:",
+        "",
+    ),
+}
+"""What the cards of models put before a query and a passage."""
+_TEXTS = 32
+"""Texts that fastembed encodes at once; its own 256 of 512 tokens each take gigabytes."""
 
 
-def named_embeddings(spec: str) -> "OnnxEmbeddings | SentenceTransformerEmbeddings":
+def named_embeddings(spec: str) -> "OnnxEmbeddings | FastEmbedEmbeddings | SentenceTransformerEmbeddings":
     """Return embeddings by name, loaded at first use.
 
-    The name is `minilm` (packaged, by ONNX Runtime), or a local path or hub name of a
+    The name is `minilm` (packaged, by ONNX Runtime), `fastembed:NAME`, or a local path or hub name of a
     sentence-transformers model.
 
     Raises:
         MissingExtraError: The packages that run it are not installed.
     """
+    if spec.startswith(FASTEMBED):
+        need(f"The embedding model {spec}", "fastembed", "fastembed")
+        return FastEmbedEmbeddings(spec)
     if spec == PACKAGED:
         if not onnx_available():
             raise MissingExtraError("The packaged MiniLM", "offline")
@@ -109,6 +131,69 @@ def load_named(make: Callable[..., Any], spec: str, kind: str) -> Any:
     except Exception as error:  # the hub's clients have many
         reason = " ".join(str(error).split())[:200]
         raise KnowledgeBaseError(f"no {kind} {spec!r}: no such folder, and not from the hub ({reason})") from error
+
+
+class FastEmbedEmbeddings(Embeddings):
+    """LangChain embeddings by an ONNX model of the package `fastembed`, of unit length, loaded at first use.
+
+    Queries and passages get the prefixes of the model's card, which fastembed leaves to its callers. (So does
+    `FastEmbedEmbeddings` of langchain-community, which also encodes 256 texts at once.)
+    """
+
+    def __init__(self, spec: str) -> None:
+        """Name a model: `fastembed:NAME?threads=2`, with settings of fastembed's `TextEmbedding`."""
+        self.model = spec
+        name = spec.removeprefix(FASTEMBED).partition("?")[0]
+        self._prefixes = next((both for pattern, both in _PREFIXES.items() if pattern.search(name)), ("", ""))
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return a vector for each text; errors as `load_fastembed`."""
+        passages = [self._prefixes[1] + text for text in texts]
+        return [unit(vector).tolist() for vector in self._model.passage_embed(passages, batch_size=_TEXTS)]
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of a query."""
+        vector: list[float] = unit(next(iter(self._model.query_embed(self._prefixes[0] + text)))).tolist()
+        return vector
+
+    @cached_property
+    def _model(self) -> Any:
+        from fastembed import TextEmbedding
+
+        return load_fastembed(TextEmbedding, self.model, "embedding model")
+
+
+class FastEmbedScorer:
+    """Scores pairs by an ONNX cross-encoder of the package `fastembed`."""
+
+    def __init__(self, spec: str) -> None:
+        """Load a model by its spec, `fastembed:NAME?threads=2`; errors as `load_fastembed`."""
+        need(f"The reranker {spec}", "fastembed", "fastembed")
+        from fastembed.rerank.cross_encoder import TextCrossEncoder
+
+        self._model = load_fastembed(TextCrossEncoder, spec, "reranker")
+
+    def predict(self, pairs: list[tuple[str, str]], /) -> Sequence[float]:
+        """Return a score for each pair; higher is better."""
+        return [*self._model.rerank_pairs(pairs, batch_size=_TEXTS)]
+
+
+def load_fastembed(make: Any, spec: str, kind: str) -> Any:
+    """Load a model of fastembed from the hub's cache, or the hub; it is kept in the user's cache, not in `/tmp`.
+
+    Raises:
+        KnowledgeBaseError: fastembed has no such model, or it cannot be fetched or read.
+    """
+    name, _, query = spec.removeprefix(FASTEMBED).partition("?")
+    names = [model["model"] for model in make.list_supported_models()]
+    if name.lower() not in map(str.lower, names):
+        raise KnowledgeBaseError(f"fastembed has no {kind} {name!r}; {did_you_mean(name, names)}")
+    cache = os.environ.get("FASTEMBED_CACHE_PATH") or Path.home() / ".cache" / "fastembed"
+    try:
+        return make(name, **{"cache_dir": str(cache), **read_settings(query)})
+    except Exception as error:  # those of the hub's clients and of ONNX Runtime
+        reason = " ".join(str(error).split())[:200]
+        raise KnowledgeBaseError(f"{kind} {spec!r} cannot be loaded ({reason})") from error
 
 
 class BiEncoderScorer:

@@ -202,7 +202,7 @@ class AbstractKnowledgeBase(ABC):
                 `dense` alone, which is its `auto`.
             filter: Which passages it finds, by their metadata: `{"year": {"$gte": 2020}, "dept": ["hr", "it"]}`.
                 Its language is that of `tools.knowledge.filters`.
-            rerank: Hub name or local path of a cross-encoder, `bi-encoder:NAME`, an object with
+            rerank: Hub name, local path or `fastembed:NAME` of a cross-encoder, `bi-encoder:NAME`, an object with
                 `predict`, or a LangChain document compressor.
 
         Raises:

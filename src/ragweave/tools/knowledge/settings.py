@@ -26,7 +26,7 @@ class IndexSettings:
     language: str = "english"
     """Snowball language of stop words and stemmer."""
     embedding: str | None = "auto"
-    """`minilm` (packaged), a local path, a hub name, None (BM25 only), or `auto`: `minilm` where it
+    """`minilm` (packaged), `fastembed:NAME`, a local path, a hub name, None (BM25 only), or `auto`: `minilm` where it
     is installed, else None; resolved when the knowledge base is made. Of an embeddings object:
     `object:`, its class and model."""
     text_field: str = "text"

@@ -14,7 +14,7 @@ from pydantic import Field, PrivateAttr
 
 from ragweave.errors import UnusableModelError, UsageError, need
 from ragweave.state.passages import indexed_text
-from ragweave.tools.embeddings.named import BiEncoderScorer, load_named
+from ragweave.tools.embeddings.named import FASTEMBED, BiEncoderScorer, FastEmbedScorer, load_named
 from ragweave.tools.imported import imported, is_path
 from ragweave.tools.models.budget import current_budget
 from ragweave.tools.models.calls import Endpoint
@@ -129,7 +129,7 @@ class ListwiseReranker(BaseDocumentCompressor):
 def load_reranker(spec: str) -> PairScorer | BaseDocumentCompressor:
     """Load a reranker by its spec.
 
-    The spec is a hub name or local path of a cross-encoder, `bi-encoder:NAME`, `listwise:MODEL` (a chat
+    The spec is a hub name or local path of a cross-encoder, `fastembed:NAME`, `bi-encoder:NAME`, `listwise:MODEL` (a chat
     model's spec), or `module:Name` of an object with `predict` or a LangChain document compressor.
 
     Raises:
@@ -138,6 +138,8 @@ def load_reranker(spec: str) -> PairScorer | BaseDocumentCompressor:
     """
     if spec.startswith(BI_ENCODER):
         return BiEncoderScorer(spec.removeprefix(BI_ENCODER))
+    if spec.startswith(FASTEMBED):
+        return FastEmbedScorer(spec)
     if spec.startswith(LISTWISE):
         from ragweave.tools.providers import chat_model
 
