@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from ragweave.tools.knowledge.filters import Condition, Every, Not, Some, stored
 from ragweave.tools.knowledge.graph import NamePassages, Scores
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.sources import Source
-from ragweave.tools.knowledge.staging import BATCH, Change
+from ragweave.tools.knowledge.staging import BATCH, Change, Engine
 
 _SETTINGS = "settings"
 _METADATA, _NAME, _CONTENT, _PLACE = "metadata_json", "passage_id", "content_hash", "place"
@@ -160,10 +160,10 @@ class _View(CandidateView):
         return {meta[_CONTENT]: np.asarray(vector, np.float32) for meta, vector in pairs}
 
 
-class ChromaStore:
+class ChromaStore(Engine):
     """Reads and writes two collections."""
 
-    modes: Sequence[str] = ("auto", "dense")
+    modes = ("auto", "dense")
 
     def __init__(self, url: str, name: str) -> None:
         self._url, self._name = url, name
@@ -190,14 +190,11 @@ class ChromaStore:
         return IndexSettings(**json.loads(rows[0])) if rows else None
 
     def configure(self, settings: IndexSettings, size: int) -> None:  # noqa: ARG002
-        """Make it, or change its settings, after which its sources are to be read again."""
+        """Make it, or change its settings."""
         self._open(create=True)
         space = {"hnsw": {"space": "cosine"}}
         for name in (self._name, f"{self._name}.sources"):
             self._client.get_or_create_collection(name, configuration=space, embedding_function=None)
-        with self.view() as view:
-            again = {key: replace(source, hash="") for key, source in view.sources().items()}
-        self._record(again)
         row = {"documents": [json.dumps(asdict(settings))], "metadatas": [{"kind": _SETTINGS}]}
         self._collections()[1].upsert([_SETTINGS], embeddings=[[1.0]], **row)
 
@@ -240,16 +237,6 @@ class ChromaStore:
         forgotten = [f"source:{key}" for key, source in records.items() if source is None]
         for first in range(0, len(forgotten), BATCH):
             sources.delete(forgotten[first : first + BATCH])
-
-    def tend(self) -> None:
-        """Do nothing: Chroma tends its own index."""
-
-    def check(self) -> list[str]:
-        """Return nothing: Chroma has no check of its own."""
-        return []
-
-    def repair(self) -> None:
-        """Do nothing."""
 
     def drop(self) -> None:
         """Delete the collections."""

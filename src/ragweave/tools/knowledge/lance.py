@@ -25,11 +25,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import lancedb
 import numpy as np
@@ -40,7 +40,6 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError
-from ragweave.names import RetrieverName
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.candidates import CandidateView, Stored
 from ragweave.tools.knowledge.chunking import Passage
@@ -49,7 +48,7 @@ from ragweave.tools.knowledge.graph import MAX_PASSAGES, NamePassages, Scores
 from ragweave.tools.knowledge.names import names_of
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.sources import Source
-from ragweave.tools.knowledge.staging import BATCH, Change
+from ragweave.tools.knowledge.staging import BATCH, Change, Engine
 
 _EXACT = 20_000
 """Up to so many passages, vectors are compared one by one."""
@@ -246,10 +245,8 @@ def _token(word: str) -> str:
     return "_".join(word.split())
 
 
-class LanceStore:
+class LanceStore(Engine):
     """Reads and writes the table."""
-
-    modes: Sequence[str] = get_args(RetrieverName)
 
     def __init__(self, uri: str, name: str) -> None:
         self._uri, self._name = uri, name or "passages"
@@ -272,13 +269,11 @@ class LanceStore:
         return IndexSettings(**json.loads(row["metadata"]))
 
     def configure(self, settings: IndexSettings, size: int) -> None:
-        """Make it, or change its settings, after which its sources are to be read again."""
+        """Make it, or change its settings."""
         if self.settings() is not None:
-            with self.view() as view:
-                again = [_record(replace(source, hash="")) for source in view.sources().values()]
-                (stored,) = view.having("kind = 'settings'", "position")
-                rows = [*again, _settings(settings, stored["position"])]
-            self._merge(self._latest(), pa.Table.from_pylist(rows, view.schema()))
+            table = self._latest()
+            (stored,) = _View(table).having("kind = 'settings'", "position")
+            self._merge(table, pa.Table.from_pylist([_settings(settings, stored["position"])], table.schema))
             return
         columns = [(name, pa.string()) for name in _COLUMNS]
         lists = [(name, pa.list_(pa.string())) for name in ("about", "values")]
@@ -350,18 +345,16 @@ class LanceStore:
 
     def check(self) -> list[str]:
         """Return what is wrong, one line per fault."""
-        with self.view() as view:
-            lost = len(view.having("kind = 'passage' AND vector IS NULL", "id")) if view.dimensions() else 0
+        lost = len(self._without_vectors())
         return [f"{lost} passages have no vector"] if lost else []
 
-    def repair(self) -> None:
-        """Have the sources of passages without vectors read again."""
+    def repair(self) -> Collection[str]:
+        """Return the sources of passages without vectors: they are to be read again."""
+        return {row["source"] for row in self._without_vectors()}
+
+    def _without_vectors(self) -> list[dict[str, Any]]:
         with self.view() as view:
-            if not view.dimensions():
-                return
-            keys = {row["source"] for row in view.having("kind = 'passage' AND vector IS NULL", "source")}
-            again = [_record(replace(source, hash="")) for key, source in view.sources().items() if key in keys]
-        self._merge(self._latest(), pa.Table.from_pylist(again, self._latest().schema))
+            return view.having("kind = 'passage' AND vector IS NULL", "source") if view.dimensions() else []
 
     def drop(self) -> None:
         """Delete the table."""
@@ -464,7 +457,7 @@ def _passage(
     }
 
 
-def _record(source: Source, position: int = 0) -> dict[str, Any]:
+def _record(source: Source, position: int) -> dict[str, Any]:
     """Return the row of a source."""
     return {
         "id": f"source:{source.key}",

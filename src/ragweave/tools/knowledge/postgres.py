@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import accumulate, chain
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from langchain_core.documents import Document
@@ -30,7 +30,6 @@ from psycopg import Connection, sql
 from psycopg.types.json import Jsonb
 from psycopg_pool import ConnectionPool
 
-from ragweave.names import RetrieverName
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.candidates import CandidateView, Stored
 from ragweave.tools.knowledge.filters import Condition, Every, Not, Some, stored_values
@@ -38,7 +37,7 @@ from ragweave.tools.knowledge.graph import MAX_PASSAGES, NamePassages, Scores
 from ragweave.tools.knowledge.names import names_of
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.sources import Source
-from ragweave.tools.knowledge.staging import Change
+from ragweave.tools.knowledge.staging import Change, Engine
 from ragweave.tools.retrieval.bm25_index import K1, B
 
 _SCHEMA = """
@@ -67,7 +66,6 @@ CREATE INDEX ON mentions (passage);
 _TABLES = "mentions", "passages", "words", "sources", "settings"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('ragweave'), hashtext(current_schema()))"
 _COUNTED = "SELECT lexeme AS term, count(*) AS passages FROM passages, unnest(terms) GROUP BY 1"
-_AGAIN = "UPDATE sources SET value = jsonb_set(value, '{hash}', '\"\"')"
 _SCORED = 4_000
 """Passages that are scored by words: those of a question's rarest terms, about so many."""
 _MAX_POSITION, _MAX_POSITIONS = 16_383, 255
@@ -236,10 +234,8 @@ class _View(CandidateView):
         return {content: vector for content, vector in self._rows(query, [*contents]) if vector is not None}
 
 
-class PostgresStore:
+class PostgresStore(Engine):
     """Reads and writes one schema of a database, through a pool of connections."""
-
-    modes: Sequence[str] = get_args(RetrieverName)
 
     def __init__(self, url: str, name: str) -> None:
         self._name = name
@@ -269,13 +265,12 @@ class PostgresStore:
         return IndexSettings(**value)
 
     def configure(self, settings: IndexSettings, size: int) -> None:
-        """Make it, or change its settings, after which its sources are to be read again."""
+        """Make it, or change its settings."""
         with self._pool.connection() as db, db.transaction():
             db.execute("SELECT pg_advisory_xact_lock(hashtext('ragweave'))")
             value = Jsonb(asdict(settings))
             if self._has(db, "settings"):
                 db.execute("UPDATE settings SET value = %s", (value,))
-                db.execute(_AGAIN)
                 return
             if size:
                 db.execute("CREATE EXTENSION IF NOT EXISTS vector")
@@ -375,7 +370,6 @@ class PostgresStore:
     def check(self) -> list[str]:
         """Return what is wrong, one line per fault."""
         queries = {
-            "passages have no vector": "SELECT count(*) FROM passages, settings WHERE size > 0 AND vector IS NULL",
             "passages too many or too few are counted": "SELECT abs(passages - (SELECT count(*) FROM passages)) FROM settings",
             "words are counted wrongly": f"SELECT count(*) FROM ({_COUNTED}) c FULL JOIN words USING (term) "
             "WHERE coalesce(c.passages, 0) <> coalesce(words.passages, 0)",
@@ -384,8 +378,8 @@ class PostgresStore:
             counts = {what: view.number(query) for what, query in queries.items()}
         return [f"{count} {what}" for what, count in counts.items() if count]
 
-    def repair(self) -> None:
-        """Count passages and words again; the sources of passages without vectors are read again."""
+    def repair(self) -> Collection[str]:
+        """Count passages and words again."""
         with self._pool.connection() as db, db.transaction():
             db.execute(_LOCK)
             db.execute("TRUNCATE words")
@@ -393,9 +387,7 @@ class PostgresStore:
             db.execute(
                 "UPDATE settings SET (passages, terms) = (SELECT count(*), coalesce(sum(length), 0) FROM passages)"
             )
-            db.execute(
-                f"{_AGAIN} WHERE key IN (SELECT source FROM passages, settings WHERE size > 0 AND vector IS NULL)"
-            )
+        return ()
 
     def drop(self) -> None:
         """Delete the tables; the schema may have others."""

@@ -1,90 +1,37 @@
 """Knowledge bases at addresses: in PostgreSQL and LanceDB with all that a folder has, in Chroma with vectors alone."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Protocol
 
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, RagweaveError, UsageError
 from ragweave.tools.knowledge.base import AbstractKnowledgeBase, KnowledgeBase, SomeSettings, agreed, embeddings_of
 from ragweave.tools.knowledge.candidates import CandidateView, VectorSample
-from ragweave.tools.knowledge.settings import IndexSettings
-from ragweave.tools.knowledge.staging import Change, StagedWriter
+from ragweave.tools.knowledge.staging import Engine, StagedWriter
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.text.untrusted import without_secrets
 
-
-class Engine(Protocol):
-    """A store beyond a folder: it is read by views, and written by `replace`."""
-
-    modes: Sequence[str]
-    """How it can be searched."""
-
-    def settings(self) -> IndexSettings | None:
-        """Return how it was made; None if there is none."""
-        ...
-
-    def configure(self, settings: IndexSettings, size: int) -> None:
-        """Make it for vectors of so many dimensions, or change its settings: its sources are then read again."""
-        ...
-
-    def view(self) -> AbstractContextManager[CandidateView]:
-        """Read the newest state, whatever writers commit meanwhile."""
-        ...
-
-    def replace(self, changes: Sequence[Change], terms: Callable[[str], list[str]]) -> None:
-        """Commit changes, all or nothing; `terms` is the analyzer. Other hosts may write at the same time."""
-        ...
-
-    def tend(self) -> None:
-        """Make or merge indexes, after a write."""
-        ...
-
-    def check(self) -> list[str]:
-        """Return what is wrong, one line per fault."""
-        ...
-
-    def repair(self) -> None:
-        """Make again what is derived from the passages."""
-        ...
-
-    def drop(self) -> None:
-        """Delete everything."""
-        ...
-
-    def close(self) -> None:
-        """Close connections."""
-        ...
+ENGINES = {"lance": "lance", "pg": "postgres", "chroma": "chroma"}
+"""The extra that brings a store's client, by the kind of address."""
 
 
-def _postgres(url: str, name: str) -> Engine:
-    from ragweave.tools.knowledge.postgres import PostgresStore
+def _engine(kind: str, url: str, name: str) -> Engine:
+    if kind == "lance":
+        from ragweave.tools.knowledge.lance import LanceStore
 
-    return PostgresStore(url, name)
+        return LanceStore(url, name)
+    if kind == "pg":
+        from ragweave.tools.knowledge.postgres import PostgresStore
 
-
-def _lance(url: str, name: str) -> Engine:
-    from ragweave.tools.knowledge.lance import LanceStore
-
-    return LanceStore(url, name)
-
-
-def _chroma(url: str, name: str) -> Engine:
+        return PostgresStore(url, name)
     from ragweave.tools.knowledge.chroma import ChromaStore
 
     return ChromaStore(url, name)
-
-
-ENGINES: dict[str, tuple[Callable[[str, str], Engine], str]] = {
-    "lance": (_lance, "lance"),
-    "pg": (_postgres, "postgres"),
-    "chroma": (_chroma, "chroma"),
-}
-"""How a store is opened, and the extra that brings its client, by the kind of address."""
 
 
 def is_address(place: str | Path) -> bool:
@@ -144,13 +91,12 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
                 f"kinds: {', '.join(ENGINES)}"
             )
         self.path, self._sample = without_secrets(address), VectorSample()
-        opened, extra = ENGINES[kind]
         try:
             with _client_errors(f"{self.path} cannot be opened"):
-                self._engine = opened(url, name)
+                self._engine = _engine(kind, url, name)
                 self._configure(settings, embeddings, create)
         except ImportError as error:
-            raise MissingExtraError(f"A knowledge base at {kind}:", extra) from error
+            raise MissingExtraError(f"A knowledge base at {kind}:", ENGINES[kind]) from error
         self.modes = self._engine.modes
 
     def _configure(self, given: SomeSettings, embeddings: Embeddings | None, create: bool) -> None:
@@ -164,7 +110,17 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         self._embeddings = embeddings_of(self.path, self.settings.embedding, embeddings)
         if own != self.settings:
             size = len(self._embeddings.embed_query("size")) if self._embeddings else 0
+            if own is not None:
+                self._read_again()
             self._engine.configure(self.settings, size)
+
+    def _read_again(self, keys: Collection[str] | None = None) -> None:
+        """Let the next indexing read some sources, or all, as if they had changed."""
+        with self._writing() as writer:
+            for key, source in writer.sources().items():
+                if keys is None or key in keys:
+                    writer.update(key, replace(source, hash=""))
+            writer.commit()
 
     @contextmanager
     def _view(self) -> Iterator[CandidateView]:
@@ -176,8 +132,8 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
     def _writing(self) -> Iterator[StagedWriter]:
         terms = analyzer_for(self.settings.language).index_terms
         with _client_errors(f"{self.path} cannot be written"), TemporaryFile() as spool:
-            replace = partial(self._engine.replace, terms=terms)
-            yield StagedWriter(self._engine.view, replace, self._embedder(), spool)
+            commit = partial(self._engine.replace, terms=terms)
+            yield StagedWriter(self._engine.view, commit, self._embedder(), spool)
             self._engine.tend()
 
     def check(self) -> list[str]:
@@ -188,7 +144,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
     def rebuild(self) -> None:
         """Make again what is derived from the passages."""
         with _client_errors(f"{self.path} cannot be written"):
-            self._engine.repair()
+            self._read_again(self._engine.repair())
 
     def drop(self) -> int:
         """Delete the knowledge base; return how many passages there were."""

@@ -1,21 +1,23 @@
-"""Writes to stores beyond a folder: sources are staged, then embedded, then replaced in the store by one commit."""
+"""Stores beyond a folder, and writes to them: sources are staged, then embedded, then replaced in the store by one commit."""
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import IO, Any, get_args
 
 import numpy as np
 
+from ragweave.names import RetrieverName
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.candidates import CandidateView
 from ragweave.tools.knowledge.chunking import Passage
 from ragweave.tools.knowledge.graph import Scores
 from ragweave.tools.knowledge.search import Embedder
-from ragweave.tools.knowledge.settings import Progress
+from ragweave.tools.knowledge.settings import IndexSettings, Progress
 from ragweave.tools.knowledge.sources import Source
 
 BATCH = 256
@@ -69,6 +71,48 @@ class Change:
         return zip(self, self.vectors, strict=True)
 
 
+class Engine(ABC):
+    """A store beyond a folder: it is read by views, and written by `replace`."""
+
+    modes: Sequence[str] = get_args(RetrieverName)
+    """How it can be searched."""
+
+    @abstractmethod
+    def settings(self) -> IndexSettings | None:
+        """Return how it was made; None if there is none."""
+
+    @abstractmethod
+    def configure(self, settings: IndexSettings, size: int) -> None:
+        """Make it for vectors of so many dimensions, or change its settings."""
+
+    @abstractmethod
+    def view(self) -> AbstractContextManager[CandidateView]:
+        """Read the newest state, whatever writers commit meanwhile."""
+
+    @abstractmethod
+    def replace(self, changes: Sequence[Change], terms: Callable[[str], list[str]]) -> None:
+        """Commit changes, all or nothing; `terms` is the analyzer. Other hosts may write at the same time."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Delete everything."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close connections."""
+
+    def tend(self) -> None:  # noqa: B027
+        """Make or merge indexes, after a write."""
+
+    def check(self) -> list[str]:
+        """Return what is wrong, one line per fault."""
+        return []
+
+    def repair(self) -> Collection[str]:
+        """Make again what is derived from the passages; return the sources that are to be read again."""
+        return ()
+
+
 @dataclass
 class StagedWriter:
     """A write that is being prepared, finished by `commit`."""
@@ -112,11 +156,11 @@ class StagedWriter:
 
     def remove_passages(self, names: Sequence[str]) -> None:
         """Delete the passages with these ids, or of documents with them; their sources are read again."""
-        known = self.sources()
         with self.view() as view:
             for name in names:
                 for key in view.holders(name):
-                    self._stage(Change(self.spool, key, replace(known[key], hash=""), (), name))
+                    source = view.source(key)
+                    self._stage(Change(self.spool, key, source and replace(source, hash=""), (), name))
 
     def _stage(self, change: Change) -> None:
         self._changes.append(change)
