@@ -261,6 +261,15 @@ class KnowledgeStoreTests:
             assert sorted(kb.values("source")) == ["more", "texts"]
             assert kb.values("month") == []
 
+    def test_documents_are_listed_as_their_passages(self) -> None:
+        """Each with all its passages, in order."""
+        with self.create(WordEmbeddings()) as kb:
+            long = " ".join(f"Sentence number {n} of a long text." for n in range(40))
+            kb.add([Document("short"), Document(long), Document("last", id="x")], "texts")
+            first, second, third = kb.as_retriever().collection.documents()
+            assert [doc.page_content for doc in (*first, *third)] == ["short", "last"]
+            assert " ".join(doc.page_content for doc in second) == long and len(second) > 1
+
     def test_a_sound_store_has_no_faults(self) -> None:
         """`check` finds nothing after writes, and `rebuild` changes nothing that is found."""
         with self.filled() as kb:

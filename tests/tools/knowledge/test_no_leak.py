@@ -21,6 +21,7 @@ from ragweave.testing.store import WordEmbeddings
 from ragweave.tools.knowledge import ServedKnowledgeBase
 from ragweave.tools.knowledge.filters import matches, parse
 from ragweave.tools.retrieval import toolkit
+from ragweave.tools.retrieval.base import known_of
 
 DEPTS = ["hr", "it", "law"]
 PEOPLE = ["Ada Brenner", "Karl Oster", "Mira Voss", "Tom Hale"]
@@ -106,6 +107,10 @@ def check_case(shelf: Shelf, rng: random.Random) -> None:
         assert not leaked(docs, hidden), (chosen, query, mode)
         assert len(docs) <= visible
         assert not leaked(toolkit.around(searched, str(own.id), 3), hidden), (chosen, own.id)
+        documents = known_of(searched, "collection").documents()
+        assert sorted(str(document[0].id) for document in documents) == sorted(
+            shelf.docs.keys() - {doc.id for doc in hidden}
+        )
     assert {doc.id for doc in view.passages()} == shelf.docs.keys() - {doc.id for doc in hidden}
     assert len(view) == visible
     shown = [view.fields(), view.values(rng.choice(["dept", "year", "title", "only_003"])), view.values("source")]

@@ -57,6 +57,8 @@ from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
 
 _LOGGER = logging.getLogger("ragweave")
+_BATCH = 1_000
+"""Passages of documents that are read at once."""
 SomeSettings: TypeAlias = IndexSettings | Mapping[str, Any] | None
 """All settings, or some of them by name; the others are the knowledge base's own, or the defaults of a new one."""
 _WRITTEN = {"time": "2024-01-31", "version": "v1.10"}
@@ -125,6 +127,23 @@ class AbstractKnowledgeBase(ABC):
         """Return every passage, in the order in which they were indexed."""
         with self._view() as view:
             return [*view.documents(view.rows(self._condition).tolist()).values()]
+
+    def documents(self) -> Iterator[list[Document]]:
+        """Yield every document as its passages in order; a row of a table is a document.
+
+        They are of one state, which is read as long as the iterator is not at its end or closed.
+        """
+        document: list[Document] = []
+        with self._view() as view:
+            rows = view.rows(self._condition).tolist()
+            for start in range(0, len(rows), _BATCH):
+                for passage in view.documents(rows[start : start + _BATCH]).values():
+                    if document and not _continues(document[-1].metadata, passage.metadata):
+                        yield document
+                        document = []
+                    document.append(passage)
+        if document:
+            yield document
 
     def fields(self) -> list[Field]:
         """Return the fields of the passages' metadata, by which a filter can choose."""
@@ -236,6 +255,7 @@ class AbstractKnowledgeBase(ABC):
             embeddings=None if mode == "bm25" else self._embeddings,
             places=self._around,
             evidence=self.evidence,
+            collection=self,
         )
 
     def _embedder(self) -> Embedder:
@@ -644,6 +664,12 @@ def embeddings_of(path: str | Path, name: str | None, given: Embeddings | None) 
             f"{path} was made with {name}, whose vectors cannot be compared with those of {name_of(given)}"
         )
     return given
+
+
+def _continues(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> bool:
+    """Return whether a passage is of the same document as the one before it, by their metadata."""
+    same = all(earlier.get(name) == later.get(name) for name in ("source", "member", "title", "line"))
+    return same and bool(earlier["start"] < later["start"])
 
 
 def _loaded_of(document: Document) -> Loaded:

@@ -58,6 +58,10 @@ class PassageRetriever(BaseRetriever):
     nothing if the id is unknown."""
     evidence: Callable[[Any], Any] | None = None
     """Takes a citation or quote; returns where it stands in its file, as `KnowledgeBase.evidence`."""
+    collection: Any = None
+    """The knowledge base that it searches, or the view of it that its filter lets through, for questions about all
+    passages: `documents()` yields them (`AbstractKnowledgeBase`). A method gets it by `known_of(retriever, "collection")`.
+    """
 
     @abstractmethod
     def _find(self, query: str, k: int) -> list[Document]:
@@ -92,7 +96,7 @@ def takes_k(retriever: object, method: str = "_get_relevant_documents") -> bool:
 
 
 def known_of(retriever: object, name: str) -> Any:
-    """Return `words`, `embeddings`, `places` or `evidence` of a retriever, bound or not, or of the retriever below it."""
+    """Return a field such as `words` or `collection` of a retriever, bound or not, or of the retriever below it."""
     own = unbound(retriever)
     while isinstance(own, PassageRetriever):
         if (value := getattr(own, name)) is not None:
