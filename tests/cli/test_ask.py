@@ -173,7 +173,7 @@ MISTAKES = [
     (("ask", "x", "--save", "page.pdf"), "end in .html or .md, not page.pdf"),
     (("methods", "crag", "--svg", "."), "Is a directory"),
     (("ask",), "Missing argument"),
-    (("aks", "x"), "No such command 'aks'"),
+    (("aks", "x"), "there is no command 'aks': did you mean 'ask'?"),
 ]
 
 

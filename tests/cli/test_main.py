@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,21 @@ def test_the_options_of_all_commands_are_few() -> None:
         option for command in (commands, *flat) for option in command.params if option.param_type_name == "option"
     ]
     assert len(options) <= 165
+
+
+@pytest.mark.parametrize(
+    ("line", "completions"), [("rep", "report reproduce"), ("ask --method search", "search_r1 search_o1")]
+)
+def test_the_shell_completes_commands_and_methods(line: str, completions: str) -> None:
+    asked = {
+        "_RAGWEAVE_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"ragweave {line}",
+        "COMP_CWORD": str(len(line.split())),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "ragweave"], env={**os.environ, **asked}, capture_output=True, text=True
+    )
+    assert done.stdout.split() == completions.split()
 
 
 def test_the_version() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -117,6 +118,15 @@ def test_a_mistake_is_one_line_before_anything_is_served(args: tuple[str, ...], 
     done = run("serve", *args, "--kb", str(kb))
     assert done.returncode == 2
     assert message in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.loopback
+def test_a_taken_port_is_named_with_what_to_do(kb: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("serve", "concat", "--kb", str(kb), "--port", str(port))
+    assert done.returncode == 2
+    assert "another program does; choose another port by --port" in done.stderr
 
 
 def test_a_method_that_searches_needs_a_knowledge_base(tmp_path: Path) -> None:

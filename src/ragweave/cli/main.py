@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import ragweave
 from ragweave.cli.screen import explain
-from ragweave.errors import MissingExtraError, UsageError
+from ragweave.errors import MissingExtraError, UsageError, did_you_mean
 from ragweave.tools.text.untrusted import plain
 
 _COMMANDS = {
@@ -67,11 +67,12 @@ class Commands(TyperGroup):
         return [name for section in _COMMANDS.values() for name in section]
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
-        """Import a command; None if there is no command of this name."""
-        del ctx
+        """Import a command; raise `UsageError` if there is no command of this name."""
         place = next((section[cmd_name][0] for section in _COMMANDS.values() if cmd_name in section), "")
-        if not place:
+        if not place and ctx.resilient_parsing:  # the shell asks how to complete a line
             return None
+        if not place:
+            raise UsageError(f"there is no command {cmd_name!r}: {did_you_mean(cmd_name, self.list_commands(ctx))}")
         module, _, name = place.partition(":")
         function = getattr(import_module(f"ragweave.cli.{module}"), name)
         command = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -86,9 +87,7 @@ class Commands(TyperGroup):
                 formatter.write_dl([(name, about) for name, (_, about) in section.items()])
 
 
-app = typer.Typer(
-    name="ragweave", cls=Commands, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
-)
+app = typer.Typer(name="ragweave", cls=Commands, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 def _show_version(wanted: bool) -> None:

@@ -9,11 +9,12 @@ from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from ragweave.errors import ModelError, UsageError, did_you_mean
+from ragweave.names import MethodName
 from ragweave.roles import ROLES, arguments_of
 
 if TYPE_CHECKING:
@@ -32,7 +33,13 @@ Kb = Annotated[
     ),
 ]
 Method_ = Annotated[
-    str, typer.Option("--method", "-m", help="The method (see `ragweave methods`), or a file of `ragweave tune`.")
+    str,
+    typer.Option(
+        "--method",
+        "-m",
+        help="The method (see `ragweave methods`), or a file of `ragweave tune`.",
+        autocompletion=lambda: get_args(MethodName),
+    ),
 ]
 Model = Annotated[
     list[str] | None,

@@ -282,7 +282,7 @@ def _plot(label: str, bottom: float, top: float) -> tuple[list[str], Callable[[f
     def down(value: float) -> float:
         return _HIGH - _LOW - (_HIGH - _LOW - 10) * (value - bottom) / (top - bottom)
 
-    parts = [f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="{label}">']
+    parts = [f'<div class="wide"><svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="{label}">']
     for tick in _ticks(bottom, top):
         y = down(tick)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDE}" y1="{y:.0f}" y2="{y:.0f}"/>')
@@ -319,7 +319,7 @@ def scatter(report: Report) -> str:
         start = x - 9 - 8 * len(shown) if left else x + 9
         height = _free(start, y + 4, 8 * len(shown), taken)
         parts.append(_text(x + (-9 if left else 9), height, shown, "end" if left else "start"))
-    return "\n".join([*parts, "</svg>"])
+    return "\n".join([*parts, "</svg></div>"])
 
 
 def _short(name: str, length: int) -> str:
@@ -415,4 +415,4 @@ def course(outcome: Outcome) -> str:
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4"/>' for x, y in points]
         shown, (x, y) = _short(name, 34), points[-1]
         parts.append(_text(x + 8, _free(x + 8, y + 4, 8 * len(shown), taken), shown, "start"))
-    return "\n".join([*parts, "</svg>"])
+    return "\n".join([*parts, "</svg></div>"])

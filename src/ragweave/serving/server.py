@@ -1,6 +1,7 @@
 """The HTTP server of `ragweave serve` and of the app that `ragweave new` makes."""
 
 import asyncio
+import errno
 import socket
 from typing import Any
 
@@ -50,7 +51,9 @@ def free_address(host: str, port: int) -> tuple[int, str]:
         with socket.create_server((host, port), family=family) as listening:
             port = listening.getsockname()[1]
     except OSError as error:
-        raise UsageError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from error
+        taken = "another program does; choose another port by --port (an app: PORT), 0 for any"
+        reason = taken if error.errno == errno.EADDRINUSE else error.strerror or error
+        raise UsageError(f"cannot listen on {host}, port {port}: {reason}") from error
     return port, f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 

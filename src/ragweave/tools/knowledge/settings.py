@@ -105,11 +105,11 @@ class IndexReport:
     """Passages embedded in this run."""
 
     def __str__(self) -> str:
-        """Render as one line."""
-        skipped, partly = (sum(notice.status == status for notice in self.notices) for status in ("skipped", "in part"))
-        noun = "passage" if self.passages == 1 else "passages"
-        return (
-            f"{self.passages} {noun}; files: {self.added} added, {self.changed} changed, "
-            f"{self.removed} removed, {self.moved} moved, {self.unchanged} unchanged; "
-            f"{skipped} skipped, {partly} read in part"
-        )
+        """Render as one line, without counts of 0."""
+        counts = {name: getattr(self, name) for name in ("added", "changed", "removed", "moved", "unchanged")}
+        counts |= {"skipped": 0, "read in part": 0}
+        for notice in self.notices:
+            if (name := "read in part" if notice.status == "in part" else notice.status) in counts:
+                counts[name] += 1
+        files = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
+        return f"{self.passages} passage{'s' * (self.passages != 1)}; files: {files}"
