@@ -3,13 +3,14 @@
     python docs/sync.py            # what `make sync` runs
     python docs/sync.py --check    # what `make lint` runs: fails where a file is stale, and names it
 
-Generated are `langgraph.json`'s graphs, the names that type checkers see, and the blocks between
+Generated are `langgraph.json`'s graphs, the names that type checkers see, `docs/commands.md`, and the blocks between
 `<!-- NAME: begin -->` and `<!-- NAME: end -->` in the docs. The site's own pages (`hooks/pages.py`) are made when it
 is built.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import sys
@@ -18,6 +19,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+import typer
+from typer.main import get_command
+
+from ragweave.cli.main import app
 from ragweave.evaluation import METRICS
 from ragweave.evaluation.reproduce import listing
 from ragweave.evaluation.statistics import holm
@@ -209,6 +214,24 @@ def file_types() -> str:
     return table("type | files | passages are made of", rows)
 
 
+def commands() -> str:
+    """Return the page of the commands, with each one's arguments and options, as `--help` shows them."""
+    group: Any = get_command(app)
+    root = typer.Context(group, info_name="ragweave")
+    parts = ["# Commands", "Made from the program's own help by `make sync`. `ragweave COMMAND --help` shows the same."]
+    for name in group.list_commands(root):
+        command = group.get_command(root, name)
+        context = typer.Context(command, info_name=name, parent=root)
+        records = [parameter.get_help_record(context) for parameter in command.params]
+        parts += [
+            f"## {name}",
+            f"`ragweave {name} {' '.join(command.collect_usage_pieces(context))}`",
+            inspect.cleandoc(command.help),
+            table("argument or option | meaning", [(f"`{names}`", about) for names, about in filter(None, records)]),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"recall": recall},
     "docs/graph-retrieval.md": {"retrieval": retrieval, "among": among},
@@ -263,6 +286,7 @@ def generated() -> dict[Path, str]:
     """Return every generated file, as it should be."""
     names, settings = ROOT / "src/ragweave/names.py", ROOT / "langgraph.json"
     files = {
+        ROOT / "docs/commands.md": commands(),
         names: with_names(names.read_text("utf-8")),
         settings: langgraph_json(settings.read_text("utf-8")),
     }

@@ -12,7 +12,7 @@ from ragweave.tools.retrieval import Bm25Retriever
 @pytest.mark.parametrize(
     ("question", "holds"),
     [
-        ("What does BlendFilter blend?", "the original question, an externally augmented query and an internally augmented"),
+        ("What does BlendFilter blend?", "the original question, an externally augmented query"),
         ("What does the proxy model of SlimPLM decide?", "when to retrieve"),
         ("Which measure suits dialogue?", "LEXICAL"),
         ("Who wrote the score of the opera Aida?", "Unknown"),

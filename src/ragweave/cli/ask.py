@@ -28,7 +28,7 @@ def ask(
     kb: options.Kb = options.DEFAULT_KB,
     method: options.Method_ = options.DEFAULT_METHOD,
     methods: Annotated[
-        str, typer.Option(help="Ask several and compare: direct,concat[k=10],blendfilter[queries=question+internal].")
+        str, typer.Option(help="Ask several methods: direct,concat[k=10],blendfilter[queries=question+internal].")
     ] = "",
     model: options.Model = None,
     k: options.K = None,
@@ -43,7 +43,7 @@ def ask(
     trace: Annotated[bool, typer.Option("--trace", help="Show the path taken, step by step.")] = False,
     save: Annotated[
         Path | None,
-        typer.Option(help="Write answer and quotes to FILE.html, with --trace the whole path, or to FILE.md."),
+        typer.Option(help="Write answer and quotes to FILE.html or FILE.md; with --trace, the whole run to FILE.html."),
     ] = None,
 ) -> None:
     """Answer a question. Prints the answer, its quotes and sources, and what it cost."""

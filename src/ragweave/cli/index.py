@@ -37,36 +37,34 @@ def index(
         ),
     ] = None,
     chunker: Annotated[
-        str | None, typer.Option(help="How documents are cut, as `ragweave methods --kind chunkers` lists (sentences).")
+        str | None, typer.Option(help="How documents are cut: see `methods --kind chunkers`.  [default: sentences]")
     ] = None,
-    unit: Annotated[str | None, typer.Option(help="Unit of passage length: words, sentences, tokens (words).")] = None,
-    size: Annotated[int | None, typer.Option(help="Units per passage (100).")] = None,
-    overlap: Annotated[int | None, typer.Option(help="Units shared by neighbouring passages (0).")] = None,
-    language: Annotated[str | None, typer.Option(help="Language of the stemmer and stop words (english).")] = None,
+    unit: Annotated[str | None, typer.Option(help="words, sentences or tokens.  [default: words]")] = None,
+    size: Annotated[int | None, typer.Option(help="Units per passage.  [default: 100]")] = None,
+    overlap: Annotated[int | None, typer.Option(help="Units that neighbouring passages share.  [default: 0]")] = None,
+    language: Annotated[str | None, typer.Option(help="Language of the words.  [default: english]")] = None,
     embedding: Annotated[
-        str | None, typer.Option(help="auto, none, minilm, fastembed:NAME, a path or a hub name (auto).")
+        str | None, typer.Option(help="auto, none, minilm, fastembed:NAME, a path or a hub name.  [default: auto]")
     ] = None,
     text_field: Annotated[
         str | None,
         typer.Option(
-            help="Text field of CSV/JSONL rows (text); for CSV and Excel also several, with commas. "
-            "Without a text column, a row becomes `column: value` lines."
+            help="Field that holds the text of a CSV or JSONL row; for CSV and Excel also several, separated by commas. "
+            "Without it, a row becomes `column: value` lines.  [default: text]"
         ),
     ] = None,
-    id_field: Annotated[str | None, typer.Option(help="Id field of CSV/JSONL rows.")] = None,
-    title_field: Annotated[str | None, typer.Option(help="Title field of CSV/JSONL rows.")] = None,
-    wait: Annotated[float, typer.Option(help="Seconds to wait for another process that writes to KB.")] = 60,
+    id_field: Annotated[str | None, typer.Option(help="Field that holds the id of a CSV or JSONL row.")] = None,
+    title_field: Annotated[str | None, typer.Option(help="Field that holds the title of a CSV or JSONL row.")] = None,
+    wait: Annotated[float, typer.Option(help="Seconds to wait while another process writes to KB.")] = 60,
     max_file_seconds: Annotated[
-        float, typer.Option(help="Longest time to read a file, and each MiB of a larger one; then it is skipped.")
+        float, typer.Option(help="Seconds to read a file, or each MiB of a large one; a slower file is skipped.")
     ] = 120,
     max_file_memory: Annotated[
-        int, typer.Option(help="Most memory to read a file, in MiB; then it is skipped.")
+        int, typer.Option(help="MiB of memory to read a file; a file that needs more is skipped.")
     ] = 4096,
-    fields: Annotated[
-        bool, typer.Option("--fields", help="Show the fields that --filter can test, at the end.")
-    ] = False,
+    fields: Annotated[bool, typer.Option("--fields", help="Show the fields that `ask --filter` can test.")] = False,
 ) -> None:
-    """Index files; run it again to index only what changed. After the first run, only the fields of rows can be changed."""
+    """Index files. Run it again to index only what changed. The settings of the first run stay, except row fields."""
     values = {"chunker": chunker, "unit": unit, "size": size, "overlap": overlap, "language": language}
     values |= {"embedding": embedding, "text_field": text_field, "id_field": id_field, "title_field": title_field}
     settings = {key: value for key, value in values.items() if value is not None}

@@ -102,7 +102,7 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
-    verbose: Annotated[int, typer.Option("--verbose", "-v", count=True, help="Log; -vv: each call as well.")] = 0,
+    verbose: Annotated[int, typer.Option("--verbose", "-v", count=True, help="Log; -vv logs each call, too.")] = 0,
     otel: Annotated[bool, typer.Option("--otel", help="Send traces to OTEL_EXPORTER_OTLP_ENDPOINT.")] = False,
 ) -> None:
     """Published retrieval-augmented-generation methods as LangGraph graphs.

@@ -31,10 +31,10 @@ KINDS = {
 
 
 def methods(
-    name: Annotated[str, typer.Argument(help="Show this one: its options, model calls and graph.")] = "",
+    name: Annotated[str, typer.Argument(help="A method to show, with its options, model calls and graph.")] = "",
     kind: Annotated[str, typer.Option(help=f"What to list: {', '.join(KINDS)}.")] = "methods",
     svg: Annotated[Path | None, typer.Option(help="With NAME: write a picture of its graph.")] = None,
-    mermaid: Annotated[bool, typer.Option("--mermaid", help="With NAME: print its graph as mermaid text.")] = False,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="With NAME: print its graph as Mermaid text.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the methods, or show one."""

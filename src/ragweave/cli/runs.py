@@ -40,7 +40,7 @@ Shard = Annotated[str, typer.Option(help="I/N: use every N-th question, starting
 Cache = Annotated[Path | None, typer.Option(help="File of replies to share among runs.")]
 Ray = Annotated[
     str | None,
-    typer.Option("--ray", metavar="[ADDRESS]", help="Run shards on Ray: auto, HOST:PORT; none: this machine."),
+    typer.Option("--ray", metavar="[ADDRESS]", help="Run shards on Ray: auto, HOST:PORT; alone: this machine."),
 ]
 
 
@@ -88,22 +88,22 @@ def evaluate(
         str,
         typer.Option(help="Methods to compare, such as direct,concat[k=10],blendfilter[queries=question+internal]."),
     ] = "direct,concat,concat_pf",
-    prompts: Annotated[str, typer.Option(help="Compare prompts of one method: YAML files, with commas.")] = "",
+    prompts: Annotated[str, typer.Option(help="Prompts to compare: YAML files, separated by commas.")] = "",
     model: Model = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.  [default: runs/DATA]")] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder with its own settings.")] = None,
     k: options.K = None,
     option: options.Option = None,
     kb: options.Kb = "",
-    corpus: Annotated[str, typer.Option(help="Search own passages of each question, the file's, or the kb.")] = "",
-    passages: Annotated[str, typer.Option(help="searched, or given: each question's own, unsearched.")] = "searched",
+    corpus: Annotated[str, typer.Option(help="What to search: own (each question's passages), file or kb.")] = "",
+    passages: Annotated[str, typer.Option(help="searched, or given: each question's own passages.")] = "searched",
     retriever: options.Retriever = "auto",
     rerank: options.Rerank = "",
     second_retriever: options.SecondRetriever = "",
     gold: Annotated[str, typer.Option(help="Gold passages: as_found, with (add one), without (remove).")] = "as_found",
-    metrics: Annotated[str, typer.Option(help="Metrics, with commas.  [default: all that need no judge]")] = "",
+    metrics: Annotated[str, typer.Option(help="Metrics, separated by commas.  [default: all that need no judge]")] = "",
     limit: Limit = None,
-    sample: Annotated[int | None, typer.Option(help="Draw N of them at random (see --seed).")] = None,
+    sample: Annotated[int | None, typer.Option(help="Use N random questions (see --seed).")] = None,
     seed: int = 0,
     price: Price = None,
     max_calls: MaxCalls = None,
@@ -238,7 +238,7 @@ def _resumed(folder: Path) -> EvalSettings:
 def report(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folder of a run. Several runs are compared.")],
     main: Annotated[str, typer.Option(help="Metric to compare the systems by.")] = "",
-    langsmith: Annotated[bool, typer.Option("--langsmith", help="Write a run on langsmith:NAME there, too.")] = False,
+    langsmith: Annotated[bool, typer.Option("--langsmith", help="Write the scores to LangSmith, too.")] = False,
     out: Annotated[Path | None, typer.Option(help="Where to write.  [default: the first run]")] = None,
 ) -> None:
     """Show a run as a table, and write report.md, report.csv and report.html."""
@@ -277,7 +277,7 @@ def reproduce(
     retriever: options.Retriever = "auto",
     rerank: options.Rerank = "",
     drop_answered: Annotated[
-        str, typer.Option(metavar="RUN", help="Leave out questions that RUN answered right.")
+        str, typer.Option(metavar="RUN", help="Leave out the questions that RUN answered correctly.")
     ] = "",
     limit: Limit = None,
     price: Price = None,

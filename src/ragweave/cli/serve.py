@@ -31,7 +31,7 @@ def serve(
         list[str] | None, typer.Argument(metavar="[METHOD]...", help="Methods to serve.  [default: concat_pf]")
     ] = None,
     mcp: Annotated[bool, typer.Option("--mcp", help="Serve one method as MCP tools, on standard input.")] = False,
-    http: Annotated[bool, typer.Option("--http", help="With --mcp: by streamable HTTP under /mcp.")] = False,
+    http: Annotated[bool, typer.Option("--http", help="With --mcp: over streamable HTTP, at /mcp.")] = False,
     kb: options.Kb = options.DEFAULT_KB,
     model: options.Model = None,
     retriever: options.Retriever = "auto",
@@ -39,7 +39,7 @@ def serve(
     second_retriever: options.SecondRetriever = "",
     option: options.Option = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0: any free port.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes any free one.")] = 8000,
     api_key: Annotated[
         list[str] | None,
         typer.Option(envvar="RAGWEAVE_API_KEYS", help="A bearer token that callers send. Repeatable."),
@@ -54,7 +54,7 @@ def serve(
     ] = 8,
     workers: Annotated[int, typer.Option(min=1, help="Processes, each with its own models.")] = 1,
     pictures: Annotated[
-        bool, typer.Option("--pictures", help="Show quotes on their pages, with the lines around, under /v1/sources.")
+        bool, typer.Option("--pictures", help="Show quotes on their pages, and nearby lines, under /v1/sources.")
     ] = False,
 ) -> None:
     """Serve methods to any client of OpenAI's chat completions, or to agents (--mcp)."""

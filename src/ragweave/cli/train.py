@@ -20,7 +20,7 @@ def label(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            "--model", metavar="[ROLE=]SPEC", help="proxy drafts, teacher annotates, generator, scorer. Repeatable."
+            "--model", metavar="[ROLE=]SPEC", help="proxy (drafts), teacher (annotates), generator, scorer. Repeatable."
         ),
     ] = None,
     draft: Annotated[str, typer.Option(metavar="FIELD", help="Field of the rows that holds drafts.")] = "",
@@ -34,7 +34,7 @@ def label(
     measure: Annotated[str, typer.Option(help="filter: strinc, lexical, cxmi, full or gold.")] = "strinc",
     unit: Annotated[str, typer.Option(help="filter: sentence, or passage (FILCO's PSG).")] = "sentence",
     top: Annotated[
-        str, typer.Option(help="filter: maximum sentences kept, or all: every one above the threshold.")
+        str, typer.Option(help="filter: maximum of sentences kept, or all: each above the threshold.")
     ] = "1",
     threshold: Annotated[float | None, typer.Option(help="filter: the score that a sentence must exceed.")] = None,
     k: Annotated[int, typer.Option("-k", help="Passages per question.")] = 5,
@@ -89,7 +89,7 @@ def train(
     kind: Annotated[
         str | None,
         typer.Option(
-            help="linear (judge, router), span-encoder (filter), seq2seq or causal-lora (all but router); by default the "
+            help="linear (judge, router), span-encoder (filter), seq2seq or causal-lora (all except router); by default the "
             "first that fits the role."
         ),
     ] = None,

@@ -28,37 +28,37 @@ def tune(
     questions: Annotated[
         str | None, typer.Argument(help="A data set: FILE, NAME:FILE, langsmith:NAME, or the app's feedback.jsonl.")
     ] = None,
-    synthetic: Annotated[int | None, typer.Option(help="Instead of QUESTIONS: write so many about --kb.")] = None,
+    synthetic: Annotated[int | None, typer.Option(help="Instead of QUESTIONS: write this many about --kb.")] = None,
     kb: options.Kb = options.DEFAULT_KB,
     model: Model = None,
     objective: Annotated[
         str, typer.Option(help="What counts: a metric, such as f1 or contains, or judge:METRIC.  [default: by kind]")
     ] = "",
     within: Annotated[
-        float | None, typer.Option(min=0, help="Choose the cheapest that is not worse by more than so many points.")
+        float | None, typer.Option(min=0, help="Choose the cheapest that loses no more than this many points.")
     ] = None,
     incumbent: Annotated[
-        str, typer.Option(help="What is used unless another wins: a method or an earlier choice.yaml.")
+        str, typer.Option(help="What stays unless another wins: a method or an earlier choice.yaml.")
     ] = options.DEFAULT_METHOD,
-    methods: Annotated[str, typer.Option(help="What races.  [default: a few, by what the questions look like]")] = "",
-    rerank: Annotated[str, typer.Option(help="Rerankers to try, with commas.")] = "",
+    methods: Annotated[str, typer.Option(help="Methods to compare.  [default: a few that suit the questions]")] = "",
+    rerank: Annotated[str, typer.Option(help="Rerankers to try, separated by commas.")] = "",
     chunkers: Annotated[str, typer.Option(help="Chunkers to try, each in a knowledge base of its own.")] = "",
     prompts: Annotated[
-        str, typer.Option(help="Prompts to try: YAML files, with commas; auto: gepa rewrites them.")
+        str, typer.Option(help="Prompts to try: YAML files, separated by commas, or auto: gepa writes them.")
     ] = "",
     limit: Limit = None,
     price: Price = None,
     max_calls: MaxCalls = None,
     max_cost: MaxCost = None,
     concurrency: Concurrency = 16,
-    out: Annotated[Path, typer.Option(help="The run's folder. It remembers which questions are spent.")] = Path(
+    out: Annotated[Path, typer.Option(help="The run's folder, which remembers the questions used up.")] = Path(
         "runs/tune"
     ),
 ) -> None:
     """Choose method, search and prompts by a third of your questions, and test the choice once on the others.
 
     Writes choice.yaml, which ask, chat, serve, eval and build_graph take as a method, and report.html. If it is
-    interrupted, the same command goes on, and no call is paid for twice.
+    interrupted, the same command resumes it and pays for no call twice.
     """
     from ragweave.evaluation import EVAL_ROLES, EvalSettings, Limits
     from ragweave.evaluation.layout import arm_cells, gain_cells, lost_cells, write_tuned
