@@ -12,6 +12,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.exceptions import ContextOverflowError
 from langchain_openai import ChatOpenAI
+from langgraph.store.memory import InMemoryStore
 from openai import APIError, APIStatusError, AsyncOpenAI, BadRequestError, NotFoundError
 from tests.openai_server import HttpFault, OpenAIServer, Reply
 
@@ -45,18 +46,22 @@ def chat(script: Any = (ANSWER,)) -> Any:
     return build_chat("concat", model=ScriptedModel(script=script), retriever=retriever, answer_type="long")
 
 
-def web(served: Any = None, plain: Any = None, **limits: Any) -> httpx.AsyncClient:
-    app = create_app({"concat": served or chat()}, AccessLimits(**limits), plain)
+def web(served: Any = None, plain: Any = None, threads: Any = None, **limits: Any) -> httpx.AsyncClient:
+    app = create_app({"concat": served or chat()}, AccessLimits(**limits), plain, threads=threads)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
 
 
-def client(served: Any = None, key: str = "none", plain: Any = None, **limits: Any) -> AsyncOpenAI:
-    http: Any = web(served, plain, **limits)
+def client(served: Any = None, key: str = "none", plain: Any = None, threads: Any = None, **limits: Any) -> AsyncOpenAI:
+    http: Any = web(served, plain, threads, **limits)
     return AsyncOpenAI(base_url="http://test/v1", api_key=key, max_retries=0, http_client=http)
 
 
 async def asked(served: Any = None, messages: Any = QUESTION, **more: Any) -> Any:
     return await client(served).chat.completions.create(model="concat", messages=messages, **more)
+
+
+async def responded(served: Any = None, given: Any = "Who built the bridge at Alden?", **more: Any) -> Any:
+    return await client(served).responses.create(model="concat", input=given, **more)
 
 
 async def test_the_openai_client_gets_an_answer_with_file_and_page() -> None:
@@ -68,11 +73,102 @@ async def test_the_openai_client_gets_an_answer_with_file_and_page() -> None:
     assert ANSWER[cited.start_index : cited.end_index] == "Ada Brenner built the bridge."
     assert (cited.title, cited.url) == ("Alden — alden.pdf, page 3", "urn:ragweave:passage:d1")
     quote = "The bridge was built by Ada Brenner."
-    assert cited.model_extra == {"cited_text": quote, "file": "alden.pdf", "page": 3, "meaning": MEANING}
+    place = {"passage": "d1", "file": "alden.pdf", "page": 3}
+    assert cited.model_extra == {"cited_text": quote, **place, "meaning": MEANING}
     (span,) = choice.message.model_extra["unsupported"]
     assert ANSWER[span["start_index"] : span["end_index"]] == "Elephants danced in Patagonia."
     assert done.usage.total_tokens == done.usage.prompt_tokens + done.usage.completion_tokens > 0
     assert "/srv" not in done.model_dump_json()
+
+
+async def test_a_response_cites_as_a_chat_completion_does() -> None:
+    chat_message = (await asked()).choices[0].message
+    done = await responded(instructions="Be brief.", temperature=0.3, tools=[], text={"format": {"type": "text"}})
+    assert (done.output_text, done.status, done.store) == (ANSWER, "completed", False)
+    (part,) = done.output[0].content
+    nested = [{"type": "url_citation", **note.url_citation.model_dump()} for note in chat_message.annotations]
+    assert [note.model_dump() for note in part.annotations] == nested
+    assert part.model_extra["unsupported"] == chat_message.model_extra["unsupported"]
+    assert done.usage.total_tokens == done.usage.input_tokens + done.usage.output_tokens > 0
+
+
+async def test_a_streamed_response_ends_as_the_one_that_is_not_streamed() -> None:
+    events = [event async for event in await responded(stream=True)]
+    assert [event.sequence_number for event in events] == [*range(len(events))]
+    assert [event.type.removeprefix("response.") for event in events] == [
+        *("created", "in_progress", "output_item.added", "content_part.added", "output_text.delta"),
+        *("output_text.annotation.added", "output_text.done", "content_part.done", "output_item.done", "completed"),
+    ]
+    whole = await responded()
+    assert events[-1].response.output[0].content == whole.output[0].content
+    assert events[-1].response.usage == whole.usage
+    assert events[5].annotation.model_dump() == whole.output[0].content[0].annotations[0].model_dump()
+    async with client().responses.stream(model="concat", input="Who built the bridge?") as stream:
+        final = await stream.get_final_response()
+    assert final.output_text == ANSWER
+
+
+def remembering(call: ModelCall) -> str:
+    return "When did the bridge at Alden open?" if "Rewrite the last question" in call.text else LATER
+
+
+async def test_a_response_goes_on_from_an_earlier_one_of_its_own_caller() -> None:
+    served, threads = chat(remembering), InMemoryStore()
+    own = client(served, threads=threads).responses
+    first = await own.create(model="concat", input="Who built the bridge?", instructions="Be brief.")
+    for earlier in (first, first):  # each goes on from the first
+        events = await own.create(
+            model="concat", input="And when did it open?", previous_response_id=earlier.id, stream=True
+        )
+        second = [event async for event in events][-1].response
+        assert (second.previous_response_id, second.store) == (first.id, True)
+    (kept,) = [item.value["turns"] for item in threads.search(("responses",)) if item.key == second.id]
+    said = [("user", "Who built the bridge?"), ("assistant", LATER), ("user", "And when did it open?")]
+    assert [(turn["role"], turn["content"]) for turn in kept] == [*said, ("assistant", LATER)]
+    unkept = await own.create(model="concat", input="Who?", store=False)
+    for caller, wrong in (
+        (own, "resp_0"),
+        (own, unkept.id),
+        (client(served, "another", threads=threads).responses, first.id),
+    ):
+        with pytest.raises(BadRequestError, match=wrong) as caught:
+            await caller.create(model="concat", input="And when?", previous_response_id=wrong)
+        assert caught.value.code == "previous_response_not_found"
+    with pytest.raises(BadRequestError, match="no responses are kept here"):
+        await responded(previous_response_id=first.id)
+
+
+async def test_a_responses_input_may_hold_an_earlier_conversation() -> None:
+    tools: list[Any] = [
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "nothing"},
+    ]
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}
+    given = [
+        {"role": "user", "content": [{"type": "input_text", "text": "Who built this bridge?"}, picture]},
+        *tools,
+        {"role": "assistant", "content": [{"type": "output_text", "text": "Ada Brenner.", "annotations": []}]},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "And when did it open?"}]},
+    ]
+    assert (await responded(chat(remembering), given)).output_text == LATER
+
+
+NOT_OFFERED: list[tuple[dict[str, Any], str]] = [
+    ({"input": []}, "input: "),
+    ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "only text, not input_image"),
+    ({"input": "x" * 100_001}, "input: the question has 100001 characters"),
+    ({"text": {"format": {"type": "json_schema"}}}, "text.format: "),
+    ({"tool_choice": "required"}, "tool_choice: "),
+    ({"background": True}, "background: "),
+    ({"conversation": "conv_1"}, "conversation: "),
+]
+
+
+@pytest.mark.parametrize(("more", "message"), NOT_OFFERED)
+async def test_what_responses_do_not_offer_is_refused_by_name(more: dict[str, Any], message: str) -> None:
+    for stream in (False, True):
+        with pytest.raises(BadRequestError, match=message):
+            await client().responses.create(**{"model": "concat", "input": "Who?", "stream": stream, **more})
 
 
 async def test_a_quote_is_cited_by_its_own_page() -> None:
@@ -191,7 +287,13 @@ async def test_a_failure_is_told_in_general_terms(error: Exception, status: int,
     assert str(error) not in str(caught.value)
     with pytest.raises(APIError) as streamed:
         _ = [chunk async for chunk in await asked(chat(fails(error)), stream=True)]
-    assert str(error) not in str(streamed.value)
+    with pytest.raises(APIStatusError) as response:
+        await responded(chat(fails(error)))
+    assert (response.value.status_code, response.value.code) == (status, code)
+    with pytest.raises(APIError) as streamed_response:
+        _ = [event async for event in await responded(chat(fails(error)), stream=True)]
+    assert streamed_response.value.code == code
+    assert str(error) not in f"{streamed.value} {response.value} {streamed_response.value}"
 
 
 def upstream(server: OpenAIServer, **settings: Any) -> Any:
@@ -255,6 +357,11 @@ async def test_a_reply_that_was_cut_says_so(method: Any, ending: str, finish: st
             stream = await api.chat.completions.create(model=name, messages=QUESTION, stream=True)
             reasons = [chunk.choices[0].finish_reason async for chunk in stream if chunk.choices]
             assert reasons[-1] == finish
+            response: Any = await api.responses.create(model=name, input="Who built the bridge at Alden?")
+            cut = getattr(response.incomplete_details, "reason", None)
+            assert (response.status, cut) == (
+                ("completed", None) if ending == "stop" else ("incomplete", "max_output_tokens")
+            )
 
 
 async def test_the_answering_model_itself_is_served_for_titles() -> None:
@@ -274,6 +381,11 @@ async def test_langchains_client_reads_the_citations() -> None:
     served = ChatOpenAI(model="concat", **given)
     message = await served.ainvoke("Who built the bridge at Alden?")
     assert message.text == ANSWER
+    responding = ChatOpenAI(model="concat", use_responses_api=True, **given)
+    message = await responding.ainvoke("Who built the bridge at Alden?")
+    assert message.text == ANSWER
+    block: Any = message.content_blocks[0]
+    assert block["annotations"][0]["title"] == "Alden — alden.pdf, page 3"
 
 
 async def test_only_callers_with_a_key_are_let_through() -> None:

@@ -12,7 +12,7 @@ from langchain_core.messages import message_to_dict, messages_from_dict
 from tests.quotes import check_citations
 
 from ragweave.tools.citations import cite
-from ragweave.tools.footnotes import anthropic_content, cited_message, footnotes, label_of, path_of, with_marks
+from ragweave.tools.footnotes import cited_content, cited_message, footnotes, label_of, path_of, with_marks
 
 BRIDGE = Document(
     "The bridge at Alden was opened in 1932. It has five arches of granite. It was painted grey.",
@@ -206,7 +206,7 @@ def test_a_quote_has_its_own_place_and_anthropics_form() -> None:
     quote = citations[1]["quotes"][0]
     assert (quote["file"], quote["page"], quote["heading"]) == ("rules.pdf", 2, "Rules")
     output = {"answer": "It was opened in 1932. No dogs.", "passages": passages, "citations": citations}
-    first, second = (block for block in anthropic_content(output) if "citations" in block)
+    first, second = (block for block in cited_content(output, "anthropic") if "citations" in block)
     assert first["citations"][0]["type"] == "char_location"
     assert second["citations"] == [
         {

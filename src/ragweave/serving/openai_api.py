@@ -1,4 +1,4 @@
-"""Methods behind OpenAI's chat completions: for Open WebUI, the openai client, LangChain's `ChatOpenAI`.
+"""Methods behind OpenAI's chat completions and responses: for Open WebUI, the openai client, LangChain's `ChatOpenAI`.
 
     app = create_app({"concat_pf": build_chat("concat_pf", model=…, retriever=…)})
 
@@ -13,24 +13,27 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import count
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote as percent_encoded
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langgraph.store.base import BaseStore
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from ragweave.errors import BrokenReplyError, PromptTooLongError, RunTimeoutError
 from ragweave.graphs import MethodGraph
 from ragweave.graphs.base import MAX_QUESTION
-from ragweave.serving.guard import AccessLimits, ApiError, Guard
-from ragweave.tools.footnotes import UNSUPPORTED, file_of
+from ragweave.serving.guard import AccessLimits, ApiError, Guard, caller_id
+from ragweave.state import Quote
+from ragweave.tools.footnotes import UNSUPPORTED, cited_content, file_of
 from ragweave.tools.knowledge.evidence import Evidence
 from ragweave.tools.models import ChatModel, is_transient, status_of
 from ragweave.tools.models.calls import code_of, is_overflow, retry_after
@@ -54,30 +57,96 @@ class Message(BaseModel):
     """An agent's tool calls: the text beside them is not an answer."""
 
 
-class ChatRequest(BaseModel):
-    """A caller's request; OpenAI's other settings are ignored."""
+class ModelRequest(BaseModel):
+    """What requests of both APIs say; OpenAI's other settings are ignored."""
 
     model: str
-    messages: list[Message] = Field(min_length=1, max_length=10_000)
     stream: bool | None = None
+    tool_choice: Any = None
+
+    def check(self) -> None:
+        """Refuse what is not offered.
+
+        Raises:
+            ApiError: It asks for an unknown feature.
+        """
+        if self.tool_choice not in (None, "none", "auto"):
+            raise ApiError(400, "tool_choice: this endpoint calls no tools; leave tool_choice out, or set it to none")
+
+
+class ChatRequest(ModelRequest):
+    """A request for a chat completion."""
+
+    messages: list[Message] = Field(min_length=1, max_length=10_000)
     stream_options: dict[str, Any] | None = None
     n: int | None = None
     response_format: dict[str, Any] | None = None
-    tool_choice: Any = None
+
+    def check(self) -> None:
+        """Refuse several answers, and answers that are not text."""
+        super().check()
+        if self.n not in (None, 1):
+            raise ApiError(400, "n: a question has one answer; leave n out, or set it to 1")
+        _check_text("response_format", self.response_format)
+
+
+class Item(Message):
+    """An item of a response's input: a message, or a tool's call or output, which has no role."""
+
+    role: str = ""
+
+
+class ResponseRequest(ModelRequest):
+    """A request for a response."""
+
+    input: list[Item] = Field(min_length=1, max_length=10_000)
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    store: bool | None = None
+    text: dict[str, Any] | None = None
+    background: bool | None = None
+    conversation: Any = None
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _items(cls, given: Any) -> Any:
+        return [{"role": "user", "content": given}] if isinstance(given, str) else given
+
+    def check(self) -> None:
+        """Refuse answers that are not text, and what is kept elsewhere than in the thread store."""
+        super().check()
+        _check_text("text.format", (self.text or {}).get("format"))
+        if self.background or self.conversation is not None:
+            name = "background" if self.background else "conversation"
+            raise ApiError(400, f"{name}: not offered here; leave it out, and go on by previous_response_id")
+
+
+_AnyRequest = TypeVar("_AnyRequest", bound=ModelRequest)
+
+
+def _check_text(name: str, given: Any) -> None:
+    if given is not None and (not isinstance(given, dict) or given.get("type", "text") != "text"):
+        raise ApiError(400, f"{name}: answers are text; leave {name} out")
 
 
 class Answer(NamedTuple):
     """A method's or the model's answer."""
 
-    message: AIMessage
+    content: dict[str, Any]
+    """Its text and citations, as `cited_content` has them."""
     finish_reason: str
     """`stop`, `length` or `content_filter`."""
     input_tokens: int
     output_tokens: int
 
     @property
+    def text(self) -> str:
+        """The answer without citations."""
+        return str(self.content["text"])
+
+    @property
     def usage(self) -> dict[str, int]:
-        """The tokens of all model calls, as OpenAI reports them."""
+        """The tokens of all model calls, as chat completions report them."""
         return {
             "prompt_tokens": self.input_tokens,
             "completion_tokens": self.output_tokens,
@@ -86,11 +155,13 @@ class Answer(NamedTuple):
 
 
 class Endpoint:
-    """The conversations that are served, and their metrics."""
+    """The conversations that are served, their threads and their metrics."""
 
-    def __init__(self, chats: Mapping[str, MethodGraph], plain: ChatModel | None, evidence: Any = None) -> None:
+    def __init__(
+        self, chats: Mapping[str, MethodGraph], plain: ChatModel | None, evidence: Any, threads: BaseStore | None
+    ) -> None:
         """Serve `chats` by their names, and `plain` as `PLAIN`; `evidence` places the quotes."""
-        self._chats, self._plain, self._evidence = chats, plain, evidence
+        self._chats, self._plain, self._evidence, self.threads = chats, plain, evidence, threads
         self.names = [*chats, *([PLAIN] if plain is not None else [])]
         self.started = int(time.time())
         self._registry = registry = CollectorRegistry()
@@ -109,27 +180,22 @@ class Endpoint:
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry)
 
-    async def read(self, request: Request) -> ChatRequest:
+    async def read(self, request: Request, kind: type[_AnyRequest]) -> _AnyRequest:
         """Read a request.
 
         Raises:
-            ApiError: The request is not a chat completion, or asks for an unknown model or feature.
+            ApiError: It is not of this kind, or asks for an unknown model or feature.
         """
         try:
-            chat_request = ChatRequest.model_validate_json(await request.body())
+            model_request = kind.model_validate_json(await request.body())
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"])) or "the body"
             raise ApiError(400, f"{where}: {first['msg']}") from error
-        if chat_request.model not in self.names:
-            raise self.unknown(chat_request.model)
-        if chat_request.n not in (None, 1):
-            raise ApiError(400, "n: a question has one answer; leave n out, or set it to 1")
-        if (chat_request.response_format or {}).get("type", "text") != "text":
-            raise ApiError(400, "response_format: answers are text; leave response_format out")
-        if chat_request.tool_choice not in (None, "none", "auto"):
-            raise ApiError(400, "tool_choice: this endpoint calls no tools; leave tool_choice out, or set it to none")
-        return chat_request
+        if model_request.model not in self.names:
+            raise self.unknown(model_request.model)
+        model_request.check()
+        return model_request
 
     def unknown(self, model: str) -> ApiError:
         """Return the error for a model that is not served."""
@@ -156,22 +222,51 @@ class Endpoint:
             dropped = any(note["event"] == "passages_dropped" for note in out.get("notes", ()))
             if dropped and out["status"] == "unknown" and not out["passages"]:
                 raise PromptTooLongError("the question does not fit without any passage")
-            tokens = out["usage"]
-            message = await asyncio.to_thread(self._placed, out["messages"][-1])
-            return Answer(message, _finish(out), tokens["input_tokens"], tokens["output_tokens"])
+            (content,), tokens = cited_content(out, "openai"), out["usage"]
+            if self._evidence:
+                quotes = [quote for citation in out["citations"] for quote in citation["quotes"]]
+                await asyncio.to_thread(self._add_places, content["annotations"], quotes)
+            return Answer(content, _finish(out), tokens["input_tokens"], tokens["output_tokens"])
         assert self._plain is not None  # noqa: S101 - otherwise `read` would have refused the name
         message = await self._plain.ainvoke(list(messages))
         usage = message.usage_metadata or {"input_tokens": 0, "output_tokens": 0}
         ending = ending_of(message)
         finish = ending if ending in _FINISHES.values() else "stop"
-        return Answer(AIMessage(str(message.text)), finish, usage["input_tokens"], usage["output_tokens"])
+        content = {"type": "output_text", "text": str(message.text), "annotations": []}
+        return Answer(content, finish, usage["input_tokens"], usage["output_tokens"])
 
-    def _placed(self, message: AIMessage) -> AIMessage:
+    def _add_places(self, annotations: Sequence[dict[str, Any]], quotes: Sequence[Quote]) -> None:
         """Add to each quote where it stands in its file."""
-        for note in _notes(message) if self._evidence else ():
-            if note["type"] == "citation":
-                note["extras"]["places"] = _named(self._evidence(note["extras"]))
-        return message
+        for annotation, quote in zip(annotations, quotes, strict=True):
+            path = f"/v1/sources/{percent_encoded(quote['passage'], safe='')}"
+            annotation["places"] = _named(self._evidence(quote))
+            annotation["source"] = f"{path}?start={quote['start']}&end={quote['end']}"
+
+    def keeps(self, asked: ResponseRequest) -> bool:
+        """Return whether a response is kept."""
+        return self.threads is not None and asked.store is not False
+
+    async def keep(self, owner: str, name: str, turns: Sequence[Message]) -> None:
+        """Keep a response with what was said before, as text."""
+        assert self.threads is not None  # noqa: S101 - `keeps` says so
+        said = [{"role": turn.role, "content": _text(turn)} for turn in turns]
+        await asyncio.to_thread(self.threads.put, ("responses", owner), name, {"turns": said})
+
+    async def thread(self, owner: str, name: str | None) -> list[Message]:
+        """Return what was said up to a caller's response; nothing for None.
+
+        Raises:
+            ApiError: There is no such response, or none is kept.
+        """
+        if name is None:
+            return []
+        if self.threads is None:
+            raise ApiError(400, "previous_response_id: no responses are kept here; send the earlier messages as input")
+        item = await asyncio.to_thread(self.threads.get, ("responses", owner), name)
+        if item is None:
+            message = f"previous_response_id: there is no response {name[:80]!r}, or it was not kept"
+            raise ApiError(400, message, code="previous_response_not_found")
+        return [Message.model_validate(turn) for turn in item.value["turns"]]
 
     @asynccontextmanager
     async def _counted(self, model: str) -> AsyncIterator[None]:
@@ -192,7 +287,7 @@ class Endpoint:
             self._seconds.labels(model).observe(time.perf_counter() - started)
 
 
-_STATE = ["messages", "answer", "status", "passages", "candidates", "usage", "notes"]
+_STATE = ["answer", "status", "passages", "citations", "candidates", "usage", "notes"]
 """The keys read from a conversation's state: its output lacks the notes."""
 _FINISHES = {"reply_limit_reached": "length", "content_filtered": "content_filter"}
 """OpenAI's finish reasons by the notes of a method."""
@@ -211,11 +306,12 @@ def create_app(
     limits: AccessLimits | None = None,
     plain: ChatModel | None = None,
     evidence: Callable[[Any], Evidence] | None = None,
+    threads: BaseStore | None = None,
 ) -> FastAPI:
     """Return the app that serves conversations, each as a model of the endpoint.
 
-    Paths: `/v1/chat/completions`, `/v1/models`, `/health`, and `/metrics` in Prometheus' form; with `evidence`, also
-    `/v1/sources/PASSAGE?start=0&end=80`, where a quote stands in its file, and `/v1/sources/PASSAGE/picture?…`, its
+    Paths: `/v1/chat/completions`, `/v1/responses`, `/v1/models`, `/health`, and `/metrics` in Prometheus' form; with
+    `evidence`, also `/v1/sources/PASSAGE?start=0&end=80`, where a quote stands in its file, and `/v1/sources/PASSAGE/picture?…`, its
     page as PNG (`at=1`: the second page; `whole=true`: not cropped).
 
     Args:
@@ -224,8 +320,10 @@ def create_app(
         plain: A chat model to serve without a method, under the name `plain`; None: no such model.
         evidence: As `KnowledgeBase.evidence`; annotations then have the places of their quotes. A picture shows the
             lines around a quote, too.
+        threads: A store of LangGraph's that keeps what responses said, for `previous_response_id`. A caller goes on
+            from the responses to its own key alone.
     """
-    endpoint = Endpoint(chats, plain, evidence)
+    endpoint = Endpoint(chats, plain, evidence, threads)
     app = FastAPI(title="ragweave", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, limits=limits or AccessLimits())
 
@@ -288,33 +386,140 @@ def _add_completions(app: FastAPI, endpoint: Endpoint) -> None:
 
     @app.post("/v1/chat/completions")
     async def complete(request: Request) -> Response:
-        chat_request = await endpoint.read(request)
-        work = asyncio.create_task(endpoint.answer(chat_request.model, messages_of(chat_request.messages)))
-        if chat_request.stream:
-            return StreamingResponse(_events(chat_request, work), media_type="text/event-stream")
-        async for _ in _beats(work):
-            if await request.is_disconnected():
-                work.cancel()  # otherwise its model calls would go on
-                raise ApiError(499, "the caller went away")
-        answer = await work
-        text = answer.message.text
-        reply = {"role": "assistant", "content": text, "refusal": None, **annotated(answer.message)}
-        choice = {"index": 0, "message": reply, "finish_reason": answer.finish_reason, "logprobs": None}
-        return JSONResponse(_object(chat_request, "chat.completion", choices=[choice], usage=answer.usage))
+        chat_request = await endpoint.read(request, ChatRequest)
+        messages = messages_of(_turns(chat_request.messages), "messages")
+        work = asyncio.create_task(endpoint.answer(chat_request.model, messages))
+        return await _reply(request, chat_request, _Completion(chat_request), work)
+
+    @app.post("/v1/responses")
+    async def respond(request: Request) -> Response:
+        asked = await endpoint.read(request, ResponseRequest)
+        owner = caller_id(request.headers.get("authorization", "").encode())
+        turns = [*await endpoint.thread(owner, asked.previous_response_id), *_turns(asked.input)]
+        system = [Message(role="system", content=asked.instructions)] if asked.instructions else []
+        messages, form = messages_of([*system, *turns], "input"), _Response(asked, kept=endpoint.keeps(asked))
+
+        async def work() -> Answer:
+            answer = await endpoint.answer(asked.model, messages)
+            if endpoint.keeps(asked):
+                await endpoint.keep(owner, form.id, [*turns, Message(role="assistant", content=answer.text)])
+            return answer
+
+        return await _reply(request, asked, form, asyncio.create_task(work()))
 
 
 def _model(endpoint: Endpoint, name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": endpoint.started, "owned_by": "ragweave"}
 
 
-def _object(chat_request: ChatRequest, kind: str, **more: Any) -> dict[str, Any]:
-    fields = {
-        "id": f"chatcmpl-{uuid.uuid4().hex}",
-        "object": kind,
-        "created": int(time.time()),
-        "model": chat_request.model,
-    }
-    return {**fields, **more}
+def _event(event: Mapping[str, Any]) -> str:
+    # In ASCII: clients that read by line take U+2028 and U+0085 for line ends.
+    name = f"event: {event['type']}\n" if "type" in event else ""
+    return f"{name}data: {json.dumps(event)}\n\n"
+
+
+class _Completion:
+    """A chat completion, as JSON or as the events of a stream."""
+
+    beginning: Sequence[str] = ()
+
+    def __init__(self, asked: ChatRequest) -> None:
+        self._asked = asked
+        self._head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": asked.model}
+
+    def json(self, answer: Answer) -> dict[str, Any]:
+        message = {"role": "assistant", "content": answer.text, "refusal": None, **self._cited(answer.content)}
+        choice = {"index": 0, "message": message, "finish_reason": answer.finish_reason, "logprobs": None}
+        return {**self._head, "object": "chat.completion", "choices": [choice], "usage": answer.usage}
+
+    def events(self, answer: Answer) -> Iterator[str]:
+        head = {**self._head, "object": "chat.completion.chunk"}
+        first = {"role": "assistant", "content": answer.text}
+        for delta, end in ((first, None), (self._cited(answer.content), answer.finish_reason)):
+            yield _event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": end}]})
+        if (self._asked.stream_options or {}).get("include_usage"):
+            yield _event({**head, "choices": [], "usage": answer.usage})
+        yield "data: [DONE]\n\n"
+
+    def failed(self, body: dict[str, Any]) -> str:
+        return _event(body)
+
+    def _cited(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        nested = [
+            {"type": "url_citation", "url_citation": {name: note[name] for name in note if name != "type"}}
+            for note in content["annotations"]
+        ]
+        fields = {"annotations": nested, UNSUPPORTED: content.get(UNSUPPORTED)}
+        return {name: values for name, values in fields.items() if values}
+
+
+class _Response:
+    """A response whose output is one message, as JSON or as the events of a stream."""
+
+    def __init__(self, asked: ResponseRequest, *, kept: bool) -> None:
+        self.id, self._item, self._numbers = f"resp_{uuid.uuid4().hex}", f"msg_{uuid.uuid4().hex}", count()
+        given = asked.model_dump(include={"model", "instructions", "previous_response_id"})
+        self._head = {**_NOT_OFFERED, **given, "id": self.id, "created_at": int(time.time()), "store": kept}
+
+    @property
+    def beginning(self) -> Iterator[str]:
+        response = {**self._head, "status": "in_progress", "output": []}
+        return (self._event(kind, response=response) for kind in ("created", "in_progress"))
+
+    def json(self, answer: Answer) -> dict[str, Any]:
+        reason = _INCOMPLETE.get(answer.finish_reason)
+        status = "incomplete" if reason else "completed"
+        usage = {
+            "input_tokens": answer.input_tokens,
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": answer.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": answer.usage["total_tokens"],
+        }
+        response = {**self._head, "status": status, "output": [self._message(status, answer.content)], "usage": usage}
+        return {**response, "incomplete_details": {"reason": reason}} if reason else response
+
+    def events(self, answer: Answer) -> Iterator[str]:
+        response, text, at = self.json(answer), answer.text, {"output_index": 0}
+        part = {"item_id": self._item, **at, "content_index": 0}
+        yield self._event("output_item.added", **at, item=self._message("in_progress"))
+        yield self._event("content_part.added", **part, part={**answer.content, "text": "", "annotations": []})
+        yield self._event("output_text.delta", **part, delta=text, logprobs=[])
+        for number, note in enumerate(answer.content["annotations"]):
+            yield self._event("output_text.annotation.added", **part, annotation_index=number, annotation=note)
+        yield self._event("output_text.done", **part, text=text, logprobs=[])
+        yield self._event("content_part.done", **part, part=answer.content)
+        yield self._event("output_item.done", **at, item=response["output"][0])
+        yield self._event(response["status"], response=response)
+
+    def failed(self, body: dict[str, Any]) -> str:
+        # The documented event has the error's fields at the top; clients raise what stands under `error`.
+        return _event({**body["error"], **body, "type": "error", "sequence_number": next(self._numbers)})
+
+    def _message(self, status: str, *content: dict[str, Any]) -> dict[str, Any]:
+        return {"id": self._item, "type": "message", "role": "assistant", "status": status, "content": content}
+
+    def _event(self, kind: str, **fields: Any) -> str:
+        return _event({"type": f"response.{kind}", "sequence_number": next(self._numbers), **fields})
+
+
+_NOT_OFFERED = {"object": "response", "parallel_tool_calls": False, "tool_choice": "none", "tools": [], "metadata": {}}
+"""What a response has that means nothing here; clients read it."""
+_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+"""Why a response is incomplete, by the finish reason of a chat completion."""
+
+
+async def _reply(
+    request: Request, asked: ModelRequest, form: _Completion | _Response, work: asyncio.Task[Answer]
+) -> Response:
+    """Send what `work` answers; if the caller goes away, cancel it, because its model calls would go on."""
+    if asked.stream:
+        return StreamingResponse(_events(form, work), media_type="text/event-stream")
+    async for _ in _beats(work):
+        if await request.is_disconnected():
+            work.cancel()
+            raise ApiError(499, "the caller went away")
+    return JSONResponse(form.json(await work))
 
 
 async def _beats(work: asyncio.Task[Any]) -> AsyncIterator[None]:
@@ -324,26 +529,21 @@ async def _beats(work: asyncio.Task[Any]) -> AsyncIterator[None]:
         await asyncio.wait({work}, timeout=BEAT)
 
 
-async def _events(chat_request: ChatRequest, work: asyncio.Task[Answer]) -> AsyncIterator[str]:
+async def _events(form: _Completion | _Response, work: asyncio.Task[Answer]) -> AsyncIterator[str]:
     """Yield comments while the method runs, then the answer, its citations and its usage."""
     try:
+        for event in form.beginning:
+            yield event
         async for _ in _beats(work):
             yield ": working\n\n"
         answer = await work
     except ApiError as error:
-        yield f"data: {json.dumps(error.body)}\n\n"
+        yield form.failed(error.body)
         return
     finally:
         work.cancel()  # the caller may have left midway
-    head = _object(chat_request, "chat.completion.chunk")
-    message = answer.message
-    deltas = [({"role": "assistant", "content": message.text}, None), (annotated(message), answer.finish_reason)]
-    for delta, end in deltas:
-        # In ASCII: clients that read by line take U+2028 and U+0085 for line ends.
-        yield f"data: {json.dumps({**head, 'choices': [{'index': 0, 'delta': delta, 'finish_reason': end}]})}\n\n"
-    if (chat_request.stream_options or {}).get("include_usage"):
-        yield f"data: {json.dumps({**head, 'choices': [], 'usage': answer.usage})}\n\n"
-    yield "data: [DONE]\n\n"
+    for event in form.events(answer):
+        yield event
 
 
 def _api_error(error: Exception) -> ApiError:
@@ -387,69 +587,42 @@ def _refusal(error: Exception) -> ApiError | None:
 _KINDS = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage, "developer": SystemMessage}
 
 
-def messages_of(messages: Sequence[Message]) -> list[BaseMessage]:
-    """Return a request's messages, without tool messages, and without the pictures and files of earlier turns.
+def _turns(messages: Sequence[Message]) -> list[Message]:
+    """Return what was said, without the calls and outputs of tools."""
+    return [message for message in messages if message.role in _KINDS and not message.tool_calls]
+
+
+def messages_of(turns: Sequence[Message], field: str) -> list[BaseMessage]:
+    """Return a conversation's messages, without the pictures and files of earlier turns; `field` is named in errors.
 
     Raises:
         ApiError: The user's last message is not text, or an answer follows it, or the text is too long.
     """
-    turns = [turn for turn in messages if turn.role in _KINDS and not turn.tool_calls]
     last = max((at for at, turn in enumerate(turns) if turn.role == "user"), default=-1)
     if last < 0 or any(turn.role == "assistant" and _text(turn).strip() for turn in turns[last:]):
-        raise ApiError(400, "messages: the last one must be a question from the user")
+        raise ApiError(400, f"{field}: the last one must be a question from the user")
     content = turns[last].content
     parts = content if isinstance(content, list) else []
-    if other := next((part.get("type") for part in parts if part.get("type") != "text"), None):
-        raise ApiError(400, f"messages: a question may hold only text, not {other}")
+    if other := next((part.get("type") for part in parts if part.get("type") not in _TEXTS), None):
+        raise ApiError(400, f"{field}: a question may hold only text, not {other}")
     if not _text(turns[last]).strip():
-        raise ApiError(400, "messages: the question is empty")
+        raise ApiError(400, f"{field}: the question is empty")
     texts = [_text(turn) for turn in turns]
     for what, size, limit in (
         ("question", len(texts[last]), MAX_QUESTION),
         ("conversation", sum(map(len, texts)), MAX_HISTORY),
     ):
         if size > limit:
-            message = f"messages: the {what} has {size} characters; at most {limit} are allowed"
+            message = f"{field}: the {what} has {size} characters; at most {limit} are allowed"
             raise ApiError(400, message, code="context_length_exceeded")
     return [_KINDS[turn.role](text) for turn, text in zip(turns, texts, strict=True)]
+
+
+_TEXTS = ("text", "input_text")
+"""The types of a question's parts in chat completions and in responses."""
 
 
 def _text(message: Message) -> str:
     content = message.content
     parts: list[dict[str, Any]] = content if isinstance(content, list) else [{"text": content}]
     return "\n".join(text for part in parts if isinstance(text := part.get("text"), str))
-
-
-def annotated(message: AIMessage) -> dict[str, Any]:
-    """Return a message's citations in OpenAI's form, and the spans that no passage supports."""
-    notes = _notes(message)
-    cited = [_annotation(note) for note in notes if note["type"] == "citation"]
-    spans = [note["value"] for note in notes if note["type"] == "non_standard_annotation"]
-    bare = [
-        {name: span[name] for name in ("start_index", "end_index")} for span in spans if span["kind"] == UNSUPPORTED
-    ]
-    return {name: values for name, values in (("annotations", cited), (UNSUPPORTED, bare)) if values}
-
-
-def _notes(message: AIMessage) -> list[Any]:
-    return [
-        note for block in message.content_blocks if block["type"] == "text" for note in block.get("annotations", [])
-    ]
-
-
-def _annotation(note: Mapping[str, Any]) -> dict[str, Any]:
-    extras = note["extras"]
-    cited = {
-        "url": note.get("url") or f"urn:ragweave:passage:{extras['passage']}",
-        "title": note["title"],
-        "start_index": note["start_index"],
-        "end_index": note["end_index"],
-        "cited_text": note["cited_text"],
-        "file": extras["file"],
-        "page": extras["page"],
-        "meaning": extras["meaning"],
-    }
-    if "places" in extras:
-        path = f"/v1/sources/{percent_encoded(extras['passage'], safe='')}"
-        cited |= {"places": extras["places"], "source": f"{path}?start={extras['start']}&end={extras['end']}"}
-    return {"type": "url_citation", "url_citation": cited}

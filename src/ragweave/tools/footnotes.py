@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from html import escape
 from pathlib import PurePath, PureWindowsPath
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
@@ -169,12 +169,44 @@ def _annotation(note: Footnote, span: Mapping[str, int]) -> Annotated:
     return annotation
 
 
-def anthropic_content(output: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a method's output in the form of Anthropic's citations: text blocks, the cited ones with their quotes.
+def cited_content(output: Mapping[str, Any], form: Literal["openai", "anthropic"]) -> list[dict[str, Any]]:
+    """Return a method's output as content blocks in a provider's form, with its citations.
 
-    A document is a passage of the output, from 0. A quote of a page is a `page_location`, with pages from 1 and an
-    exclusive end; any other is a `char_location` in its passage.
+    `openai`: one `output_text` of the Responses API. Its annotations, a `url_citation` for each quote, are those of chat
+    completions too; a passage that is not a web page has the address `urn:ragweave:passage:ID`. `unsupported` has the
+    spans that no passage supports.
+
+    `anthropic`: text blocks, the cited ones with their quotes. A document is a passage of the output, from 0. A quote of
+    a page is a `page_location`, with pages from 1 and an exclusive end; any other is a `char_location` in its passage.
     """
+    return _openai_content(output) if form == "openai" else _anthropic_content(output)
+
+
+def _openai_content(output: Mapping[str, Any]) -> list[dict[str, Any]]:
+    block: Any = cited_message(output["answer"], output["passages"], output["citations"]).content_blocks[0]
+    notes = block.get("annotations", [])
+    spans = [note["value"] for note in notes if note["type"] == "non_standard_annotation"]
+    return [
+        {
+            "type": "output_text",
+            "text": output["answer"],
+            "annotations": [_url_citation(note) for note in notes if note["type"] == "citation"],
+            UNSUPPORTED: [{name: span[name] for name in ("start_index", "end_index")} for span in spans],
+        }
+    ]
+
+
+def _url_citation(note: Mapping[str, Any]) -> dict[str, Any]:
+    extras = note["extras"]
+    return {
+        "type": "url_citation",
+        "url": note.get("url") or f"urn:ragweave:passage:{extras['passage']}",
+        **{name: note[name] for name in ("title", "start_index", "end_index", "cited_text")},
+        **{name: extras[name] for name in ("passage", "file", "page", "meaning")},
+    }
+
+
+def _anthropic_content(output: Mapping[str, Any]) -> list[dict[str, Any]]:
     order = {doc.id: (number, doc) for number, doc in enumerate(output["passages"])}
     blocks: list[dict[str, Any]] = []
     done = 0
