@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from langchain_core.messages import AIMessage
+from langgraph.store.memory import InMemoryStore
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 from tests.serving.test_serve_command import SERVE
@@ -55,11 +56,13 @@ def kb(tmp_path: Path) -> Iterator[KnowledgeBase]:
 
 @pytest.fixture
 def chats(kb: KnowledgeBase) -> Callable[[Caller, Account], ASGIApp]:
+    threads = InMemoryStore()
+
     def make(caller: Caller, account: Account) -> ASGIApp:
         retriever = kb.view(caller.condition()).as_retriever()
         chat = build_chat("concat", model="extractive", retriever=retriever, citations=True)
-        limits, evidence = AccessLimits(api_keys=[caller.key]), retriever.evidence
-        return create_app({"concat": account.recorded("concat", chat)}, limits, evidence=evidence)
+        served, limits = {"concat": account.recorded("concat", chat)}, AccessLimits(api_keys=[caller.key])
+        return create_app(served, limits, evidence=retriever.evidence, threads=threads)
 
     return make
 
@@ -88,6 +91,30 @@ def test_completions(file: Path, chats: Any) -> None:
             for path in ("/metrics", "/v1/models", "/v1/models/concat"):
                 assert client.get(path, headers=wrong).status_code == 401
         assert client.get("/health").status_code == 200
+
+
+def test_responses(file: Path, chats: Any) -> None:
+    def respond(key: str, question: str, **more: Any) -> httpx.Response:
+        body = {"model": "concat", "input": question, **more}
+        return client.post("/v1/responses", json=body, headers={"Authorization": f"Bearer {key}"})
+
+    with TestClient(KeyedApp(file, chats, AccessLimits())) as client:
+        kept: dict[str, str] = {}
+        for key, sees in SEES.items():
+            for more in ({}, {"stream": True}):
+                reply = respond(key, QUESTION, **more)
+                assert reply.status_code == 200, reply.text
+                assert names(reply.text)
+                assert names(reply.text) <= sees
+            kept[key] = re.findall(r"resp_\w+", reply.text)[0]
+        for key in ("it-key", "admin-key"):
+            codes = [respond(key, "Who?", previous_response_id=name).status_code for name in kept.values()]
+            assert codes == [200 if owner == key else 400 for owner in kept]
+        assert [respond("hr-key", QUESTION).status_code for _ in range(3)] == [200, 200, 429]
+        assert client.post("/v1/responses", json={}).status_code == 401
+    lines = [json.loads(line) for line in file.with_name("audit.jsonl").read_text().splitlines()]
+    assert (lines[0]["key"], lines[0]["method"], len(lines[0]["passages"])) == ("hr", "concat", 1)
+    assert lines[-1]["status"] == "limit of calls"
 
 
 def test_a_page_of_a_named_origin_may_call_and_is_told_what_is_refused(file: Path, chats: Any) -> None:

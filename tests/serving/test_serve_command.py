@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -38,8 +39,9 @@ def model() -> Iterator[str]:
 
 
 @pytest.mark.loopback
-def test_methods_are_served_as_models(kb: Path, model: str) -> None:
+def test_methods_are_served_as_models(kb: Path, model: str, tmp_path: Path) -> None:
     command = [*SERVE, "concat", "direct", "--kb", str(kb), "--model", model, "--port", "0", "--api-key", "k"]
+    command += ["--threads", str(tmp_path / "threads.sqlite")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         try:
@@ -55,6 +57,9 @@ def test_methods_are_served_as_models(kb: Path, model: str) -> None:
             assert message.annotations
             assert message.content == "Ada Brenner"
             assert message.annotations[0].url_citation.title == "Contract — contract.md"
+            first = client.responses.create(model="concat", input="Who signed the contract?")
+            asks: dict[str, Any] = {"model": "direct", "input": "And when?", "previous_response_id": first.id}
+            assert [first.output_text, client.responses.create(**asks).output_text] == ["Ada Brenner"] * 2
         finally:
             server.terminate()
     assert server.returncode in (0, -15)
@@ -106,6 +111,7 @@ MISTAKES = [
     (("concat", "--port", "70000"), "'--port'"),
     (("concat", "--http"), "--http needs --mcp"),
     (("concat", "direct", "--mcp"), "--mcp serves one method"),
+    (("concat", "--threads", "/no/such/folder/file"), "--threads /no/such/folder/file: unable to open"),
     (("nope",), "unknown method 'nope'"),
     (("concat", "-o", "kk=1"), "has no option 'kk'"),
     (("concat", "--host", "no.such.host.invalid", "--no-key"), "cannot listen on"),

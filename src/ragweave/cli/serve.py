@@ -18,6 +18,7 @@ from ragweave.cli import options
 from ragweave.errors import UsageError, need
 
 if TYPE_CHECKING:
+    from langgraph.store.base import BaseStore
     from starlette.types import ASGIApp
 
     from ragweave.serving.keys import Account
@@ -56,8 +57,11 @@ def serve(
     pictures: Annotated[
         bool, typer.Option("--pictures", help="Show quotes on their pages, and nearby lines, under /v1/sources.")
     ] = False,
+    threads: Annotated[
+        Path | None, typer.Option(help="An SQLite file that keeps responses for 30 days, for previous_response_id.")
+    ] = None,
 ) -> None:
-    """Serve methods to any client of OpenAI's chat completions, or to agents (--mcp)."""
+    """Serve methods to any client of OpenAI's chat completions and responses, or to agents (--mcp)."""
     names = methods or [options.DEFAULT_METHOD]
     if mcp and len(names) > 1:
         raise UsageError("--mcp serves one method")
@@ -77,7 +81,7 @@ def serve(
         raise UsageError(f"{why}: give --keys or --api-key, or --no-key to let anyone call")
     hosts = LOCAL_HOSTS if is_local(host) and not (keys or keys_file) else ()
     limits = {"api_keys": keys, "origins": origin or (), "hosts": hosts, "concurrency": concurrency}
-    served: Any = (names, mcp, host, limits, str(keys_file or ""), pictures)
+    served: Any = (names, mcp, host, limits, str(keys_file or ""), pictures, str(threads or ""))
     opened = (names, kb, model, None, retriever, rerank, second_retriever, option)
     setup = options.Setup.open(*opened)
     if mcp and not http:
@@ -109,11 +113,12 @@ def app_over(
     limits: dict[str, Any],
     keys: str,
     pictures: bool,
+    threads: str,
 ) -> ASGIApp:
-    """Return the app that serves methods over the models and the retriever of a setup; `keys` is a file of keys."""
+    """Return the app that serves methods over a setup's models and retriever; `keys` and `threads` are files."""
     from ragweave.serving.guard import AccessLimits
 
-    access = AccessLimits(**limits)
+    access, store = AccessLimits(**limits), _thread_store(threads) if threads else None
 
     def app_of(setup: options.Setup, account: Account | None = None) -> ASGIApp:
         graphs: dict[str, Any] = {name: (setup.graph if mcp else setup.chat)(name) for name in names}
@@ -127,7 +132,7 @@ def app_over(
             return http_app(create_server(graphs[names[0]], searched), host=host, limits=access)
         from ragweave.serving.openai_api import create_app
 
-        return create_app(graphs, access, plain, setup.evidence(names[0]) if pictures else None)
+        return create_app(graphs, access, plain, setup.evidence(names[0]) if pictures else None, store)
 
     if not keys:
         return app_of(setup)
@@ -144,6 +149,23 @@ def app_over(
         return app_of(setup.over(caller.condition()), account)
 
     return KeyedApp(Path(keys), make, access)
+
+
+def _thread_store(file: str) -> BaseStore:
+    """Open a file of kept responses; each is deleted 30 days after it was last read."""
+    need("--threads", "sqlite", "langgraph.store.sqlite")
+    import sqlite3
+
+    from langgraph.store.sqlite import SqliteStore
+
+    try:
+        connection = sqlite3.connect(file, timeout=30, isolation_level=None, check_same_thread=False)
+        store = SqliteStore(connection, ttl={"default_ttl": 30 * 24 * 60, "refresh_on_read": True})
+        store.setup()
+    except sqlite3.Error as error:
+        raise UsageError(f"--threads {file}: {error}") from error
+    store.start_ttl_sweeper(60)
+    return store
 
 
 def worker_app() -> ASGIApp:

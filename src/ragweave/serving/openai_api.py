@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import count
 from math import ceil
 from typing import Any, NamedTuple, TypeVar
@@ -165,7 +166,7 @@ class Endpoint:
         self.names = [*chats, *([PLAIN] if plain is not None else [])]
         self.started = int(time.time())
         self._registry = registry = CollectorRegistry()
-        self._requests = Counter("ragweave_requests", "Completions.", ("model", "status"), registry=registry)
+        self._requests = Counter("ragweave_requests", "Answers.", ("model", "status"), registry=registry)
         self._seconds = Histogram("ragweave_request_seconds", "Seconds of an answer.", ("model",), registry=registry)
         self._tokens = Counter("ragweave_tokens", "Tokens of model calls.", ("model", "kind"), registry=registry)
         self._in_flight = Gauge(
@@ -201,8 +202,10 @@ class Endpoint:
         """Return the error for a model that is not served."""
         return ApiError(404, f"there is no model {model[:80]!r}: {', '.join(self.names)}", code="model_not_found")
 
-    async def answer(self, model: str, messages: Sequence[BaseMessage]) -> Answer:
-        """Return the answer.
+    async def answer(
+        self, model: str, messages: Sequence[BaseMessage], keep: Callable[[Answer], None] | None = None
+    ) -> Answer:
+        """Return the answer, once `keep` has kept it.
 
         Raises:
             ApiError: The method failed; the log has the reason, the caller gets a general message.
@@ -210,6 +213,8 @@ class Endpoint:
         async with self._counted(model):
             try:
                 answer = await self._run(model, messages)
+                if keep:
+                    await asyncio.to_thread(keep, answer)
             except Exception as error:
                 raise _api_error(error) from error
         self._tokens.labels(model, "input").inc(answer.input_tokens)
@@ -242,15 +247,12 @@ class Endpoint:
             annotation["places"] = _named(self._evidence(quote))
             annotation["source"] = f"{path}?start={quote['start']}&end={quote['end']}"
 
-    def keeps(self, asked: ResponseRequest) -> bool:
-        """Return whether a response is kept."""
-        return self.threads is not None and asked.store is not False
-
-    async def keep(self, owner: str, name: str, turns: Sequence[Message]) -> None:
+    def keep(self, owner: str, name: str, turns: Sequence[Message], answer: Answer) -> None:
         """Keep a response with what was said before, as text."""
-        assert self.threads is not None  # noqa: S101 - `keeps` says so
-        said = [{"role": turn.role, "content": _text(turn)} for turn in turns]
-        await asyncio.to_thread(self.threads.put, ("responses", owner), name, {"turns": said})
+        texts = [{"role": turn.role, "content": _text(turn)} for turn in turns]
+        spoken = {"turns": [*texts, {"role": "assistant", "content": answer.text}]}
+        if self.threads is not None:
+            self.threads.put(("responses", owner), name, spoken)
 
     async def thread(self, owner: str, name: str | None) -> list[Message]:
         """Return what was said up to a caller's response; nothing for None.
@@ -397,15 +399,13 @@ def _add_completions(app: FastAPI, endpoint: Endpoint) -> None:
         owner = caller_id(request.headers.get("authorization", "").encode())
         turns = [*await endpoint.thread(owner, asked.previous_response_id), *_turns(asked.input)]
         system = [Message(role="system", content=asked.instructions)] if asked.instructions else []
-        messages, form = messages_of([*system, *turns], "input"), _Response(asked, kept=endpoint.keeps(asked))
-
-        async def work() -> Answer:
-            answer = await endpoint.answer(asked.model, messages)
-            if endpoint.keeps(asked):
-                await endpoint.keep(owner, form.id, [*turns, Message(role="assistant", content=answer.text)])
-            return answer
-
-        return await _reply(request, asked, form, asyncio.create_task(work()))
+        messages, kept = (
+            messages_of([*system, *turns], "input"),
+            endpoint.threads is not None and asked.store is not False,
+        )
+        form = _Response(asked, kept=kept)
+        keep = partial(endpoint.keep, owner, form.id, turns) if kept else None
+        return await _reply(request, asked, form, asyncio.create_task(endpoint.answer(asked.model, messages, keep)))
 
 
 def _model(endpoint: Endpoint, name: str) -> dict[str, Any]:
