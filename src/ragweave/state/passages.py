@@ -12,6 +12,9 @@ from ragweave.errors import UsageError
 QUESTION = "asked_question"
 """Metadata key: the question that a method answered from a passage; set on its output. (`question` is a FAQ's own.)"""
 
+BOXES = "word_boxes"
+"""Metadata key: where words stand on their page, packed. A knowledge base neither searches nor returns it."""
+
 
 def content_id(text: str, title: str = "") -> str:
     """Return an id for a passage without one: 16 hex digits of a hash of its title and text."""

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import re
 
 import openpyxl
 import pypdfium2
@@ -13,6 +14,9 @@ from tests.tools.knowledge.loaders.made import pdf
 from ragweave import KnowledgeBase, build_chat, build_graph
 from ragweave.serving.openai_api import create_app
 from ragweave.tools.footnotes import html_report
+from ragweave.tools.knowledge.chunking import Word
+from ragweave.tools.knowledge.loaders import pdf as loader
+from ragweave.tools.knowledge.loaders.pdf import Line
 
 LEFT = ["The bridge at Alden was opened in 1932.", "It has five arches of gran-", "ite and one of brick."]
 RIGHT = ["Ada Brenner built it.", "She was paid in wool."]
@@ -186,6 +190,36 @@ def test_a_row_of_a_table_is_cited_by_its_line_or_row(indexed):
     (line,), (row,) = (kb.evidence(quote_of(kb, text)) for text in ("flat: south", "flat: west"))
     assert (line["lines"], line["cells"]) == ((3, 3), "")
     assert (row["lines"], row["cells"], row["heading"]) == (None, "3:3", "Rents")
+
+
+def line_of(text, y, slope=0.0):
+    """Return a recognised line: a word of n letters is 10 n points wide."""
+    words = [
+        Word(
+            *match.span(),
+            (10 * match.start(), y + slope * match.start(), 10 * match.end(), y + slope * match.start() + 9),
+        )
+        for match in re.finditer(r"\S+", text)
+    ]
+    return Line(text, words)
+
+
+@pytest.mark.parametrize("suffix", ["pdf", "png"])
+def test_a_quote_on_a_scan_is_marked_by_the_words_that_were_recognised_at_indexing(indexed, monkeypatch, suffix):
+    lines = [line_of("Rents. The bridge was opened", 50), line_of("in May. Later", 70, 0.5), line_of("it fell.", 100)]
+    monkeypatch.setattr(loader, "available", lambda: True)
+    monkeypatch.setattr(loader, "recognised", lambda _image, _points: lines)
+    file = io.BytesIO()
+    Image.new("RGB", (600, 800), "grey").save(file, suffix)
+    kb = indexed(f"scan.{suffix}", file.getvalue())
+    monkeypatch.setattr(loader, "recognised", None)  # a question recognises nothing
+    evidence = kb.evidence(quote_of(kb, "The bridge was opened\nin May."))
+    assert evidence[0]["boxes"] == [(70, 50, 280, 59), (0, 70, 70, 80.5)] and evidence.picture(0)[:4] == b"\x89PNG"
+    assert kb.evidence(quote_of(kb, "fell"))[0]["boxes"] == [(30, 100, 80, 109)]  # the word, with its full stop
+    assert not any(
+        "box" in key for doc in (*kb.passages(), *kb.as_retriever().invoke("bridge")) for key in doc.metadata
+    )
+    assert "word_boxes" not in {field.name for field in kb.fields()}
 
 
 @pytest.mark.parametrize("size", [b"[0 0 99999999 99999999]", b"[0 0 .01 .01]", b"[x y z w]", b"[0 0 600 99999999]"])

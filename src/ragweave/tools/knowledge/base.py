@@ -22,7 +22,7 @@ from langchain_core.tools import BaseTool
 from ragweave.errors import KnowledgeBaseError, UsageError, did_you_mean
 from ragweave.names import RetrieverName
 from ragweave.state import Citation, Quote
-from ragweave.state.passages import as_document, encodable
+from ragweave.state.passages import BOXES, as_document, encodable
 from ragweave.tools.embeddings.minilm import onnx_available
 from ragweave.tools.embeddings.named import OBJECT, PACKAGED, name_of, named_embeddings
 from ragweave.tools.knowledge.chunking import CHUNKERS, Loaded, Passage, passage_of, passages_of
@@ -126,7 +126,7 @@ class AbstractKnowledgeBase(ABC):
     def passages(self) -> list[Document]:
         """Return every passage, in the order in which they were indexed."""
         with self._view() as view:
-            return [*view.documents(view.rows(self._condition).tolist()).values()]
+            return _without_boxes(view.documents(view.rows(self._condition).tolist()).values())
 
     def documents(self) -> Iterator[list[Document]]:
         """Yield every document as its passages in order; a row of a table is a document.
@@ -137,7 +137,7 @@ class AbstractKnowledgeBase(ABC):
         with self._view() as view:
             rows = view.rows(self._condition).tolist()
             for start in range(0, len(rows), _BATCH):
-                for passage in view.documents(rows[start : start + _BATCH]).values():
+                for passage in _without_boxes(view.documents(rows[start : start + _BATCH]).values()):
                     if document and not _continues(document[-1].metadata, passage.metadata):
                         yield document
                         document = []
@@ -272,7 +272,7 @@ class AbstractKnowledgeBase(ABC):
 
     def _around(self, name: str, sides: int) -> list[Document]:
         with self._view() as view:
-            return view.around(name, sides, self._condition)
+            return _without_boxes(view.around(name, sides, self._condition))
 
     def evidence(self, citation: Citation | Quote) -> Evidence:
         """Return where the quotes of a citation, or one quote, stand in their files, which are read again.
@@ -670,6 +670,14 @@ def _continues(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> bool:
     """Return whether a passage is of the same document as the one before it, by their metadata."""
     same = all(earlier.get(name) == later.get(name) for name in ("source", "member", "title", "line"))
     return same and bool(earlier["start"] < later["start"])
+
+
+def _without_boxes(documents: Iterable[Document]) -> list[Document]:
+    """Return passages without what only `evidence` reads."""
+    docs = [*documents]
+    for doc in docs:
+        doc.metadata.pop(BOXES, None)
+    return docs
 
 
 def _loaded_of(document: Document) -> Loaded:

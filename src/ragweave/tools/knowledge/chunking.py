@@ -11,13 +11,16 @@ table's header.
 """
 
 import hashlib
+import json
 import locale
 import re
+import zlib
+from base64 import b64decode, b64encode
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -25,7 +28,7 @@ from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import UsageError
 from ragweave.registry import Registry
-from ragweave.state.passages import indexed_text
+from ragweave.state.passages import BOXES, indexed_text
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.text.untrusted import LONGEST_TITLE
 from ragweave.tools.text.words import WORD, split_sentences, word_spans
@@ -78,6 +81,15 @@ class Table(NamedTuple):
     end: int
 
 
+class Word(NamedTuple):
+    """A word within a text, or a paragraph, whose place on its page cannot be found in the file again, or not cheaply."""
+
+    start: int
+    end: int
+    box: tuple[float, float, float, float]
+    """Left, top, right, bottom in points, from the top left corner of the page as it is shown."""
+
+
 @dataclass(frozen=True)
 class Loaded:
     """A text of a file: all of it, or a row of a table."""
@@ -92,6 +104,8 @@ class Loaded:
     """Offsets at which pages 1, 2, … begin, for a text that has pages."""
     headings: tuple[Heading, ...] = ()
     tables: tuple[Table, ...] = ()
+    words: tuple[Word, ...] = ()
+    """In order; of text that was recognised, or read by another program."""
 
     def place(self, offset: int) -> dict[str, Any]:
         """Return `page` and `heading_path` of the character at `offset`, where it has them."""
@@ -346,6 +360,22 @@ def _rows(text: str, table: Table, measure: Measure) -> Iterator[tuple[int, int,
         yield start + a, start + b, lead
 
 
+def _packed(words: Iterable[Word]) -> str:
+    """Return words in about nine characters each: steps from number to number repeat, and so compress well."""
+    columns = zip(*((word.start, word.end, *(round(10 * edge) for edge in word.box)) for word in words), strict=True)
+    steps = [[after - before for before, after in pairwise((0, *column))] for column in columns]
+    return b64encode(zlib.compress(json.dumps(steps).encode(), 9)).decode()
+
+
+def boxed_words(metadata: Mapping[str, Any]) -> list[Word]:
+    """Return the words of a passage whose boxes are stored; offsets are the passage's."""
+    if BOXES not in metadata:
+        return []
+    steps = json.loads(zlib.decompress(b64decode(metadata[BOXES])))
+    rows = zip(*map(accumulate, steps), strict=True)
+    return [Word(start, end, (x / 10, y / 10, right / 10, bottom / 10)) for start, end, x, y, right, bottom in rows]
+
+
 def content_hash(text: str, metadata: Mapping[str, Any]) -> str:
     """Return the hash of all that is indexed of a passage."""
     return hashlib.sha256(indexed_text(text, metadata).encode("utf-8", "replace")).hexdigest()[:32]
@@ -363,6 +393,10 @@ def passage_of(loaded: Loaded, start: int, end: int, lead: str = "", number: str
     meta |= loaded.place(start)
     if breaks := [[at - start + len(lead), place] for at, place in loaded.breaks(start, end)]:
         meta["breaks"] = breaks
+    first = bisect_right(loaded.words, start, key=itemgetter(1))
+    if words := loaded.words[first : bisect_left(loaded.words, end, key=itemgetter(0))]:
+        shift = len(lead) - start
+        meta[BOXES] = _packed(Word(word.start + shift, word.end + shift, word.box) for word in words)
     content = content_hash(text, meta)
     name = f"{loaded.id}{number}" if loaded.id else content[:16]
     return Passage(name, loaded.id, content, text, meta)

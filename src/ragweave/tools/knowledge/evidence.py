@@ -11,9 +11,10 @@ from urllib.parse import quote as percent_encoded
 
 from langchain_core.documents import Document
 
-from ragweave.state.passages import heading_of, place_at
+from ragweave.state.passages import BOXES, heading_of, place_at
 from ragweave.tools.knowledge.chunking import UnreadableError
 from ragweave.tools.knowledge.loaders import unpacked
+from ragweave.tools.knowledge.loaders.pdf import as_pdf
 from ragweave.tools.knowledge.loaders.text import decode, readable
 from ragweave.tools.knowledge.marks import Box, Mark, marks_of, page_picture
 from ragweave.tools.knowledge.sources import Source
@@ -120,7 +121,8 @@ def _places(
     path = Path(place["file"].removesuffix(".gz"))
     if note:
         yield {**place, "note": note}, None
-    elif path.suffix.lower() == ".pdf":
+    elif path.suffix.lower() == ".pdf" or BOXES in passage.metadata:
+        data = data if path.suffix.lower() == ".pdf" else as_pdf(data)
         yield from _marked(place, marks_of(passage, start, end, data), data)
     elif path.suffix.lower() in _HTML:
         yield {**place, "link": text_fragment(Path(place["file"]).as_uri(), quote)}, None

@@ -16,6 +16,7 @@ import numpy as np
 from langchain_core.documents import Document
 
 from ragweave.state.passages import place_at
+from ragweave.tools.knowledge.chunking import boxed_words
 from ragweave.tools.knowledge.loaders.pdf import LONGEST_SIDE, fields_of, opened
 
 _MIN_LETTERS = 12
@@ -24,6 +25,8 @@ _FINE = 64
 """PDFium rounds positions to whole pixels: this many to a point."""
 _AROUND = 60.0
 """Points that a picture shows above and below a quote."""
+_LEVEL = 1.3
+"""Heights of a word that the box of a recognised line may have; one that rises or falls further is in several boxes."""
 _YELLOW = (255, 226, 110)
 """The colours under a mark are multiplied by it, as under a marker pen: black stays black."""
 
@@ -60,7 +63,8 @@ class _Part(NamedTuple):
 def marks_of(passage: Document, start: int, end: int, data: bytes) -> list[Mark]:
     """Return where the quote `page_content[start:end]` stands in the PDF of its passage, page by page.
 
-    No page has boxes if the place of a part of the quote is not certain, as on a scan, whose text was recognised.
+    Where it is not printed, as on a scan, it is marked by the words whose boxes are stored. No page has boxes if the
+    place of a part of the quote is not certain.
     """
     marks: list[Mark] = []
     with opened(data) as document:
@@ -69,7 +73,7 @@ def marks_of(passage: Document, start: int, end: int, data: bytes) -> list[Mark]
                 break
             page = document[part.page - 1]
             width, height = page.get_size()
-            boxes = _boxes(passage.page_content, part, printed(page))
+            boxes = _boxes(passage.page_content, part, printed(page)) or _stored_boxes(passage, part)
             # PDFium also reads what is cropped away.
             shown = [
                 (max(x, 0.0), max(y, 0.0), min(right, width), min(bottom, height)) for x, y, right, bottom in boxes
@@ -83,8 +87,7 @@ def _parts(passage: Document, start: int, end: int) -> Iterator[_Part]:
     """Yield the pages on which a quote stands."""
     text, starts = passage.page_content, dict[int, int]()
     for at in (0, *(at for at, _ in passage.metadata.get("breaks", ()))):
-        if page := place_at(passage, at).get("page"):
-            starts.setdefault(page, at)
+        starts.setdefault(place_at(passage, at).get("page", 1), at)  # a picture alone is not called a page
     for (page, low), high in zip(starts.items(), [*list(starts.values())[1:], len(text)], strict=False):
         first, last = max(low, start), min(high, end)
         if any(map(str.isalnum, text[first:last])):
@@ -135,6 +138,27 @@ def _boxes(text: str, part: _Part, shown: _Letters) -> list[Box]:
     at = _found(before + quote + after, letters, begins=low > 0, ends=high < len(text))
     first = at + len(before) if at >= 0 else _found(quote, letters)
     return _lines([shown.box(at) for at in dict.fromkeys(places[first : first + len(quote)])]) if first >= 0 else []
+
+
+def _stored_boxes(passage: Document, part: _Part) -> list[Box]:
+    """Return the boxes of a quote's lines by the words that are stored of a passage; none if a letter is in none of them."""
+    start, end = part.quote
+    words = [word for word in boxed_words(passage.metadata) if word.start < end and start < word.end]
+    inside = {at for word in words for at in range(word.start, word.end)}
+    if any(char.isalnum() and at not in inside for at, char in enumerate(passage.page_content[start:end], start)):
+        return []
+    boxes: list[Box] = []
+    line = -1
+    for word in words:
+        above, (left, top, right, bottom) = line, word.box
+        line = passage.page_content.count("\n", 0, word.start)
+        if line == above:
+            x, y, to, base = boxes[-1]
+            if max(bottom, base) - min(top, y) <= _LEVEL * (bottom - top):
+                boxes[-1] = min(left, x), min(top, y), max(right, to), max(bottom, base)
+                continue
+        boxes.append(word.box)
+    return boxes
 
 
 def _found(part: str, page: str, *, begins: bool = False, ends: bool = False) -> int:

@@ -28,7 +28,9 @@ def no_ocr(monkeypatch):
 def recognised(monkeypatch):
     texts = {}
     monkeypatch.setattr(loader, "available", lambda: True)
-    monkeypatch.setattr(loader, "recognised_page", lambda _page: texts.pop(0, ""))
+    monkeypatch.setattr(
+        loader, "recognised_page", lambda _page: [loader.Line(text, ()) for text in filter(None, [texts.pop(0, "")])]
+    )
     return texts
 
 
@@ -169,7 +171,8 @@ def test_text_in_a_picture():
     from PIL import ImageDraw, ImageFont
 
     clear = pil.new("RGBA", (500, 80))
-    ImageDraw.Draw(clear).text((20, 20), "Invoice 7 is due", "black", font=ImageFont.load_default(32))
+    font = ImageFont.load_default(32)
+    ImageDraw.Draw(clear).text((20, 20), "Invoice 7 is due", "black", font=font)
     white = pil.new("RGB", clear.size, "white")
     white.paste(clear, mask=clear)
     upside_down = pil.Exif()
@@ -177,14 +180,18 @@ def test_text_in_a_picture():
     for suffix, image in (("png", clear), ("pdf", white), ("jpeg", white.rotate(180))):
         file = io.BytesIO()
         image.save(file, suffix, **({"exif": upside_down} if suffix == "jpeg" else {}))
-        assert read(f"note.{suffix}", file.getvalue())[0][0].text == "Invoice 7 is due"
+        (note,), _ = read(f"note.{suffix}", file.getvalue())
+        assert note.text == "Invoice 7 is due"
+        assert [note.text[word.start : word.end] for word in note.words] == ["Invoice", "7", "is", "due"]
+        lefts = [20 + font.getlength(note.text[: word.start]) for word in note.words]
+        assert [word.box[0] for word in note.words] == pytest.approx(lefts, abs=12)
 
 
 def test_each_frame_of_a_picture_is_a_page(monkeypatch):
     image = pytest.importorskip("PIL.Image").new("L", (20, 20))
-    lines = iter(("One", "Two"))
+    lines = iter(([loader.Line("One", ())], [loader.Line("Two", ())]))
     monkeypatch.setattr(loader, "available", lambda: True)
-    monkeypatch.setattr(loader, "recognised", lambda _frame: next(lines))
+    monkeypatch.setattr(loader, "recognised", lambda _frame, _points: next(lines))
     file = io.BytesIO()
     image.save(file, "TIFF", save_all=True, append_images=[image])
     (document,), _ = read("scan.tif", file.getvalue())
@@ -207,7 +214,7 @@ def test_a_scan_is_read_again_once_the_extra_is_installed(tmp_path, monkeypatch)
     assert kb.index_paths(tmp_path, limits=None).unchanged == 1
 
     monkeypatch.setitem(sys.modules, "rapidocr", importlib.util.module_from_spec(ModuleSpec("rapidocr", None)))
-    monkeypatch.setattr(loader, "recognised_page", lambda _page: "The rent is due.")
+    monkeypatch.setattr(loader, "recognised_page", lambda _page: [loader.Line("The rent is due.", ())])
     report = kb.index_paths(tmp_path, limits=None)
     assert (report.changed, report.notices) == (2, ())
     assert len(kb.as_retriever(mode="bm25").invoke("rent")) == 2

@@ -7,16 +7,17 @@ import ctypes
 import io
 import re
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 from ragweave.errors import MissingExtraError
-from ragweave.tools.knowledge.chunking import Loaded, UnreadableError
-from ragweave.tools.knowledge.loaders.text import paged
+from ragweave.tools.knowledge.chunking import Loaded, UnreadableError, Word
+from ragweave.tools.knowledge.loaders.text import paged, readable
 from ragweave.tools.knowledge.settings import IndexSettings
 
 _FEW_LETTERS = 200
@@ -32,12 +33,22 @@ LONGEST_SIDE = 4000
 _SHORT_SIDE = 320
 """Pixels to which RapidOCR enlarges the shorter side of a picture. At its own 736, it sees the words of a small
 picture apart, and misreads them."""
+_LONG_SIDE = 842
+"""Points that the longer side of a picture has as a page, unless it has fewer pixels."""
 _RUNNING = 3
 """Pages that a running head or foot stands on, at least."""
 _LOCK = threading.Lock()
 """Neither RapidOCR nor PDFium is thread-safe."""
 NEED_OCR = 'pip install "ragweave[ocr]"'
 """What notices say where OCR would read more."""
+
+
+class Line(NamedTuple):
+    """A line of text that was recognised."""
+
+    text: str
+    words: Sequence[Word]
+    """Their offsets are the line's."""
 
 
 @contextmanager
@@ -53,14 +64,16 @@ def opened(data: bytes) -> Iterator[Any]:
 def load_pdf(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | str]:
     """Load the text of a PDF, with the offset of each page."""
     texts: list[str] = []
+    scans: list[Sequence[Line]] = []
     problems: dict[str, list[int]] = defaultdict(list)
     with opened(data) as document:
         for number in range(len(document)):
             try:
-                text, problem = _page(document[number])
+                text, lines, problem = _page(document[number])
             except Exception as error:  # noqa: BLE001 - the other pages can be read
-                text, problem = "", f"damaged ({error})"
+                text, lines, problem = "", (), f"damaged ({error})"
             texts.append(text)
+            scans.append(lines)
             if problem:
                 problems[problem].append(number + 1)
         name = " ".join(document.get_metadata_value("Title").split()) or name
@@ -68,7 +81,19 @@ def load_pdf(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loade
     if not any(text.strip() for text in texts):
         raise UnreadableError(": ".join(filter(None, ["PDF without text", "; ".join(notes)])))
     yield from notes
-    yield paged(_without_running_heads(texts), name)
+    yield _with_words(paged(_without_running_heads(texts), name), scans)
+
+
+def _with_words(loaded: Loaded, scans: Iterable[Sequence[Line]]) -> Loaded:
+    """Return a text with the words of its pages that were recognised, except of lines that were left out or changed."""
+    words: list[Word] = []
+    for at, lines in zip(loaded.pages or (0,), scans, strict=True):
+        end = at
+        for line in lines:
+            start, end = end, end + (len(line.text) if loaded.text.startswith(line.text, end) else 0)
+            words += (Word(start + word.start, start + word.end, word.box) for word in line.words if end > start)
+            end = loaded.text.find("\n", end) + 1 or len(loaded.text)
+    return replace(loaded, words=tuple(words))
 
 
 def _without_running_heads(pages: list[str]) -> list[str]:
@@ -95,8 +120,8 @@ def _counted(line: str, number: re.Match[str], page: int) -> str:
     return f"{line[: number.start()]}\0{int(number[0][:9]) - page}{line[number.end() :]}"
 
 
-def _page(page: Any) -> tuple[str, str]:
-    """Return the text of a page, with fields and notes at the end, and what could not be read."""
+def _page(page: Any) -> tuple[str, Sequence[Line], str]:
+    """Return the text of a page, with fields and notes at the end; its lines, if recognised; and what was not read."""
     from pypdfium2 import raw
 
     chars = page.get_textpage()
@@ -105,21 +130,23 @@ def _page(page: Any) -> tuple[str, str]:
     pictures = [picture.get_bounds() for picture in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE])]
     covered = sum((right - left) * (top - bottom) for left, bottom, right, top in pictures)
     unmapped = sum(raw.FPDFText_HasUnicodeMapError(chars, at) == 1 for at in range(chars.count_chars()))
-    problem = ""
+    lines, problem = list[Line](), ""
     if unmapped > _UNMAPPED * len(text):
         text, problem = "", "text that cannot be read, as its font maps no letters"
     elif covered >= _SCAN * page.get_width() * page.get_height() and sum(map(str.isalnum, text)) <= _FEW_LETTERS:
         problem = _SCANNED
     elif not text.strip() and not fields:
         if not raw.FPDFPage_CountObjects(page):
-            return "", "empty or damaged"
+            return "", (), "empty or damaged"
         problem = _SCANNED
     if problem and available():
-        recognised = recognised_page(page)
-        text, problem = max(recognised, text, key=len), "" if recognised else "nothing that can be recognised"
+        lines = recognised_page(page)
+        shown = "\n".join(line.text for line in lines)
+        text, lines = (shown, lines) if len(shown) >= len(text) else (text, [])
+        problem = "" if shown else "nothing that can be recognised"
     elif problem:
         problem += f" (to recognise it: {NEED_OCR})"
-    return "\n".join(filter(None, [text, *fields])), problem
+    return "\n".join(filter(None, [text, *fields])), lines, problem
 
 
 def fields_of(page: Any) -> Iterator[tuple[str, tuple[float, float, float, float]]]:
@@ -172,31 +199,72 @@ def load_image(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loa
         raise UnreadableError(str(MissingExtraError("Reading pictures", "ocr")))
     from PIL import Image, ImageSequence
 
-    pages: list[str] = []
+    pages: list[Sequence[Line]] = []
     with _LOCK, Image.open(io.BytesIO(data)) as image:
         try:
-            pages.extend(recognised(frame) for frame in ImageSequence.Iterator(image))
+            for frame in ImageSequence.Iterator(image):
+                upright = _upright(frame)
+                pages.append(recognised(upright, _points(upright)))
         except (OSError, ValueError, SyntaxError) as error:  # what Pillow raises on a broken frame
             yield f"damaged from picture {len(pages) + 1} on ({error})"
     if not any(pages):
         raise UnreadableError("a picture without text")
-    yield paged(pages, name) if pages[1:] else Loaded(pages[0], name)
+    texts = ["\n".join(line.text for line in lines) for lines in pages]
+    yield _with_words(paged(texts, name) if pages[1:] else Loaded(readable(texts[0]), name), pages)
 
 
-def recognised(image: Any) -> str:
-    """Return the lines of text that a PIL image shows."""
-    import numpy as np
+def as_pdf(data: bytes) -> bytes:
+    """Return a picture as a PDF, each frame a page, as if it were A4 at its longer side."""
+    from PIL import Image, ImageSequence
+
+    file = io.BytesIO()
+    with Image.open(io.BytesIO(data)) as image:
+        frames = [_upright(frame) for frame in ImageSequence.Iterator(image)]
+        frames[0].save(file, "PDF", save_all=True, append_images=frames[1:], resolution=72 / _points(frames[0]))
+    return file.getvalue()
+
+
+def _upright(image: Any) -> Any:
+    """Return a PIL image as it is shown: on white, and turned as phones note, which store what the sensor saw."""
     from PIL import Image, ImageOps
 
-    upright = ImageOps.exif_transpose(image).convert("RGBA")  # phones store photos as the sensor saw them
-    opaque = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright).convert("RGB")
-    pixels = np.asarray(opaque)[:, :, ::-1]  # OpenCV's order: blue, green, red
-    return "\n".join(_engine()(pixels).txts or ())
+    turned = ImageOps.exif_transpose(image).convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", turned.size, "white"), turned).convert("RGB")
 
 
-def recognised_page(page: Any) -> str:
-    """Return the text that a page of a PDF shows, however it is drawn."""
-    return recognised(page.render(scale=min(_DPI / 72, LONGEST_SIDE / max(*page.get_size(), 1))).to_pil())
+def _points(image: Any) -> float:
+    """Return how many points a pixel of a picture is."""
+    width, height = image.size
+    return min(1.0, _LONG_SIDE / max(int(width), int(height)))
+
+
+def recognised(image: Any, points: float) -> list[Line]:
+    """Return the lines of text that a PIL image shows, whose pixels are so many points."""
+    import numpy as np
+
+    result = _engine()(np.asarray(image)[:, :, ::-1], return_word_box=True)  # OpenCV's order: blue, green, red
+    spelled = deque(result.word_results)
+    lines: list[Line] = []
+    for text, around in zip(result.txts, result.boxes, strict=True) if result.txts else ():
+        parts = [(text, around)]
+        if spelled and "".join(word for word, *_ in spelled[0]) == "".join(
+            text.split()
+        ):  # of some lines there are none
+            parts = [(word, corners) for word, _, corners in spelled.popleft()]
+        words, at = list[Word](), 0
+        for word, corners in parts:
+            at = text.index(word, at) + len(word)
+            x, y = zip(*corners, strict=True)
+            left, top, right, bottom = (points * float(edge) for edge in (min(x), min(y), max(x), max(y)))
+            words.append(Word(at - len(word), at, (left, top, right, bottom)))
+        lines.append(Line(text, words))
+    return lines
+
+
+def recognised_page(page: Any) -> list[Line]:
+    """Return the lines of text that a page of a PDF shows, however it is drawn."""
+    scale = min(_DPI / 72, LONGEST_SIDE / max(*page.get_size(), 1))
+    return recognised(page.render(scale=scale).to_pil().convert("RGB"), 1 / scale)
 
 
 @cache
