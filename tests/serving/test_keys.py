@@ -146,6 +146,8 @@ def test_quotes_in_their_files(file: Path, chats: Any, kb: KnowledgeBase) -> Non
 
 
 def test_mcp(file: Path, kb: KnowledgeBase) -> None:
+    file.write_text(KEYS.replace(", limits: {calls: 4}", ""))
+
     def make(caller: Caller, account: Account) -> ASGIApp:
         retriever = kb.view(caller.condition()).as_retriever()
         graph = account.recorded(
@@ -154,23 +156,28 @@ def test_mcp(file: Path, kb: KnowledgeBase) -> None:
         server = create_server(graph, account.recorded_search(retriever))
         return http_app(server, host="testserver", limits=AccessLimits(api_keys=[caller.key]))
 
+    def call(key: str, method: str, **params: Any) -> str:
+        head = {"Authorization": f"Bearer {key}", "Accept": "application/json, text/event-stream"}
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        reply = client.post("/mcp", json=body, headers=head)
+        assert reply.status_code == 200, reply.text
+        return reply.text
+
     with TestClient(KeyedApp(file, make, AccessLimits()), base_url="http://testserver") as client:
+        uris = re.findall(r"ragweave://sources/\w+", call("admin-key", "resources/list"))
+        assert len(uris) == 4
         for key, sees in SEES.items():
-            head = {"Authorization": f"Bearer {key}", "Accept": "application/json, text/event-stream"}
-            calls = (
-                ("search", {"query": "boss Ada Karl Mira Tom", "k": 20}),
-                ("ask", {"question": "Who is the boss?"}),
-            )
-            for tool, arguments in calls:
-                params = {"name": tool, "arguments": arguments}
-                body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-                reply = client.post("/mcp", json=body, headers=head)
-                assert reply.status_code == 200, reply.text
-                assert names(reply.text) <= sees
-                assert tool == "ask" or names(reply.text) == sees
+            found = call(key, "tools/call", name="search", arguments={"query": "boss Ada Karl Mira Tom", "k": 20})
+            answer = call(key, "tools/call", name="ask", arguments={"question": "Who is the boss?"})
+            fetched = [call(key, "tools/call", name="fetch", arguments={"id": doc.id}) for doc in kb.passages()]
+            read = [call(key, "resources/read", uri=uri) for uri in uris]
+            for texts in ([found], fetched, read, [call(key, "resources/list")]):
+                assert names(" ".join(texts)) == sees
+            assert names(answer) <= sees
         assert client.post("/mcp", json={}).status_code == 401
     lines = [json.loads(line) for line in file.with_name("audit.jsonl").read_text().splitlines()]
-    assert [(line["key"], line["method"]) for line in lines[:2]] == [("hr", "search"), ("hr", "concat")]
+    own = [(line["method"], len(line["passages"])) for line in lines if line["key"] == "hr" and line["passages"]]
+    assert own == [("search", 1), ("concat", 1), ("fetch", 1), ("source", 1)]
 
 
 def test_a_limit_holds_for_the_day_and_all_processes(file: Path, chats: Any, kb: KnowledgeBase) -> None:

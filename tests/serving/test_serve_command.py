@@ -95,14 +95,16 @@ def _answers(url: str) -> bool:
 
 @pytest.mark.loopback
 async def test_an_agent_starts_it_on_standard_input_and_output(kb: Path, model: str) -> None:
-    given = StdioServerParameters(
-        command=SERVE[0], args=[*SERVE[1:], "--mcp", "--kb", str(kb), "--model", model], env={**os.environ}
-    )
+    methods = ["concat_pf", "research", "--mcp", "--kb", str(kb), "--model", model]
+    given = StdioServerParameters(command=SERVE[0], args=[*SERVE[1:], *methods], env={**os.environ})
     async with Client(given) as client:
         answer = await client.call_tool("ask", {"question": "Who signed the contract?"})
         result = await client.call_tool("search", {"query": "contract"})
+        tools = [tool.name for tool in (await client.list_tools()).tools]
+        (source,) = (await client.list_resources()).resources
     assert answer.content[0].text.splitlines()[0] == "Ada Brenner [1]"  # type: ignore[union-attr]
     assert 'source="Contract — contract.md"' in result.content[0].text  # type: ignore[union-attr]
+    assert (tools, source.name) == (["ask", "research", "search", "fetch"], "contract.md")
 
 
 MISTAKES = [
@@ -110,7 +112,8 @@ MISTAKES = [
     (("concat", "--api-key", ""), "an API key is empty"),
     (("concat", "--port", "70000"), "'--port'"),
     (("concat", "--http"), "--http needs --mcp"),
-    (("concat", "direct", "--mcp"), "--mcp serves one method"),
+    (("concat", "--mcp", "--threads", "x"), "leave out --mcp"),
+    (("concat", "direct", "--mcp"), "--mcp serves one method, and research"),
     (("concat", "--threads", "/no/such/folder/file"), "--threads /no/such/folder/file: unable to open"),
     (("nope",), "unknown method 'nope'"),
     (("concat", "-o", "kk=1"), "has no option 'kk'"),

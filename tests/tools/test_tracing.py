@@ -102,6 +102,17 @@ def test_a_run_is_one_trace_of_its_graph_nodes_model_and_retriever(collector: Co
     assert ("service.name", "ragweave") in [(attribute.key, attribute.value.string_value) for attribute in resource]
 
 
+def test_opentelemetrys_own_names_stand_beside_where_asked(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENINFERENCE_ENABLE_GENAI_SEMCONV", "true")
+    spans = ask(collector)
+    model, search = attributes(spans["ScriptedModel"]), attributes(spans["RecordingRetriever"])
+    assert (model["gen_ai.operation.name"], model["gen_ai.usage.output_tokens"]) == ("chat", 3)
+    assert (search["gen_ai.operation.name"], search["openinference.span.kind"]) == ("retrieval", "RETRIEVER")
+    assert search["gen_ai.retrieval.query.text"] == "Where is the tower?"
+
+
 def test_texts_are_kept_out_where_asked(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENINFERENCE_HIDE_INPUTS", "true")
     monkeypatch.setenv("OPENINFERENCE_HIDE_OUTPUTS", "true")

@@ -31,7 +31,9 @@ def serve(
     methods: Annotated[
         list[str] | None, typer.Argument(metavar="[METHOD]...", help="Methods to serve.  [default: concat_pf]")
     ] = None,
-    mcp: Annotated[bool, typer.Option("--mcp", help="Serve one method as MCP tools, on standard input.")] = False,
+    mcp: Annotated[
+        bool, typer.Option("--mcp", help="Serve a method, and research, as MCP tools on standard input.")
+    ] = False,
     http: Annotated[bool, typer.Option("--http", help="With --mcp: over streamable HTTP, at /mcp.")] = False,
     kb: options.Kb = options.DEFAULT_KB,
     model: options.Model = None,
@@ -63,14 +65,14 @@ def serve(
 ) -> None:
     """Serve methods to any client of OpenAI's chat completions and responses, or to agents (--mcp)."""
     names = methods or [options.DEFAULT_METHOD]
-    if mcp and len(names) > 1:
-        raise UsageError("--mcp serves one method")
+    if mcp and [name.partition("[")[0] for name in names[1:]] not in ([], ["research"]):
+        raise UsageError("--mcp serves one method, and research as a second one")
     if http and not mcp:
         raise UsageError("--http needs --mcp")
-    if mcp:
-        need("ragweave serve --mcp", "mcp", "mcp", "uvicorn")
-    else:
-        need("ragweave serve", "serve", "fastapi", "uvicorn", "prometheus_client")
+    if mcp and (pictures or threads):
+        raise UsageError("--pictures and --threads are for OpenAI's protocol: leave out --mcp")
+    modules = ("mcp", "mcp", "uvicorn") if mcp else ("serve", "fastapi", "uvicorn", "prometheus_client")
+    need("ragweave serve --mcp" if mcp else "ragweave serve", *modules)
     from ragweave.serving.guard import LOCAL_HOSTS, is_local
 
     keys = [key for text in api_key or () for key in re.split(r"[,\s]+", text)]
@@ -88,14 +90,14 @@ def serve(
         from ragweave.serving.mcp_server import create_server
 
         setup.show_notice()
-        create_server(setup.graph(names[0]), setup.retriever_of(names[0])).run("stdio")
+        create_server(setup.graph(names[0]), setup.retriever_of(names[0]), *map(setup.graph, names[1:])).run("stdio")
         return
     from ragweave.serving.server import free_address, run_server
 
     app = app_over(setup, *served)
     setup.show_notice()
     port, url = free_address(host, port)
-    typer.echo(f"serving {'ask and search' if mcp else ', '.join(names)} at {url}/{'mcp' if mcp else 'v1'}", err=True)
+    typer.echo(f"serving {', '.join(names)} at {url}/{'mcp' if mcp else 'v1'}", err=True)
     if workers == 1:
         run_server(app, host, port)
         return
@@ -129,7 +131,8 @@ def app_over(
         if mcp:
             from ragweave.serving.mcp_server import create_server, http_app
 
-            return http_app(create_server(graphs[names[0]], searched), host=host, limits=access)
+            method, *research = graphs.values()
+            return http_app(create_server(method, searched, *research), host=host, limits=access)
         from ragweave.serving.openai_api import create_app
 
         return create_app(graphs, access, plain, setup.evidence(names[0]) if pictures else None, store)

@@ -42,7 +42,7 @@ from ragweave.serving.guard import AccessLimits, ApiError, Guard, caller_id
 from ragweave.tools.knowledge.filters import ALL, Condition, matches, parse
 from ragweave.tools.models.budget import Budget, Limits
 from ragweave.tools.prices import Price, price_of
-from ragweave.tools.retrieval.base import PassageRetriever, find_with
+from ragweave.tools.retrieval.base import PassageRetriever, find_with, known_of
 
 _LOG = logging.getLogger("ragweave.serving")
 _BARE: tuple[dict[str, Any], ...] = ({}, {"source": "/any folder/any file"})
@@ -195,8 +195,20 @@ class Account:
         return _Recorded(self, method, runnable)
 
     def recorded_search(self, retriever: Any) -> PassageRetriever | None:
-        """Return a retriever whose searches are recorded; None for None."""
-        return None if retriever is None else _RecordedSearch(base=retriever, account=self)
+        """Return a retriever whose searches and readings are recorded; None for None."""
+        if retriever is None:
+            return None
+        recorded, places = _RecordedSearch(base=retriever, account=self), known_of(retriever, "places")
+        if places is not None:
+            recorded.places = lambda name, sides: self.noted("fetch", places(name, sides))
+        if (collection := known_of(retriever, "collection")) is not None:
+            recorded.collection = _RecordedCollection(self, collection)
+        return recorded
+
+    def noted(self, method: str, docs: list[Document]) -> list[Document]:
+        """Return passages, once it is written down that they were read."""
+        self.write(method, "answered", [str(doc.id) for doc in docs])
+        return docs
 
     def write(
         self, method: str, status: str, passages: Sequence[str] = (), tokens: int = 0, dollars: float = 0
@@ -244,9 +256,24 @@ class _RecordedSearch(PassageRetriever):
     account: Any
 
     def _find(self, query: str, k: int) -> list[Document]:
-        docs = find_with(self.base, query, k) if self.base is not None else []
-        self.account.write("search", "answered", [str(doc.id) for doc in docs])
+        docs: list[Document] = self.account.noted(
+            "search", find_with(self.base, query, k) if self.base is not None else []
+        )
         return docs
+
+
+class _RecordedCollection(NamedTuple):
+    account: Account
+    base: Any
+
+    def sources(self) -> Any:
+        return self.base.sources()
+
+    def view(self, filter: Any) -> "_RecordedCollection":
+        return self._replace(base=self.base.view(filter))
+
+    def passages(self) -> list[Document]:
+        return self.account.noted("source", self.base.passages())
 
 
 class _Keyed(NamedTuple):

@@ -65,6 +65,12 @@ def label_of(document: Document) -> str:
     return described(document) or str(document.id)
 
 
+def address_of(source: object, passage: object) -> str:
+    """Return the address of a passage: its source's, if that is a web page, or `urn:ragweave:passage:ID`."""
+    address = str(source)
+    return address if address.startswith(("https://", "http://")) else f"urn:ragweave:passage:{passage}"
+
+
 def path_of(document: Document) -> str:
     """Return how graph retrieval reached a passage, "Get Low → Aaron Schneider"; empty if not by a name."""
     via = document.metadata.get("via") or {}
@@ -200,7 +206,7 @@ def _url_citation(note: Mapping[str, Any]) -> dict[str, Any]:
     extras = note["extras"]
     return {
         "type": "url_citation",
-        "url": note.get("url") or f"urn:ragweave:passage:{extras['passage']}",
+        "url": address_of(note.get("url"), extras["passage"]),
         **{name: note[name] for name in ("title", "start_index", "end_index", "cited_text")},
         **{name: extras[name] for name in ("passage", "file", "page", "meaning")},
     }

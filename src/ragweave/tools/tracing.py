@@ -10,6 +10,8 @@ tokens and documents as OpenInference names them, for Phoenix, Langfuse, Jaeger 
 OTLP over HTTP. The standard variables hold: `OTEL_EXPORTER_OTLP_ENDPOINT`, `…_HEADERS` for keys,
 `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`. OpenInference's variables keep texts out of spans:
 `OPENINFERENCE_HIDE_INPUTS=true`, `OPENINFERENCE_HIDE_OUTPUTS=true` and others; an error's own words stay.
+`OPENINFERENCE_ENABLE_GENAI_SEMCONV=true` adds OpenTelemetry's own names (`gen_ai.usage.input_tokens`,
+`gen_ai.retrieval.query.text`), whose conventions are not stable yet.
 """
 
 from __future__ import annotations

@@ -11,11 +11,16 @@ from typing import Any, get_args
 
 import pytest
 from langchain_core.documents import Document
+from langgraph.store.memory import InMemoryStore
+from mcp import Client, MCPError
+from starlette.testclient import TestClient
 from tests import postgres_server
 
 from ragweave import KnowledgeBase, build_chat, build_graph
 from ragweave.errors import RagweaveError, UsageError
 from ragweave.names import MethodName
+from ragweave.serving.mcp_server import create_server
+from ragweave.serving.openai_api import create_app
 from ragweave.testing.scripted import ModelCall, Record, ScriptedModel
 from ragweave.testing.store import WordEmbeddings
 from ragweave.tools.knowledge import ServedKnowledgeBase
@@ -204,3 +209,35 @@ def test_methods_and_their_threads(shelf: Shelf, name: str) -> None:
         words = [secret for secret in secrets_of(hidden) if secret.startswith("zq")]
         told = repr(outputs) + repr([call.text for call in record.calls])
         assert not [word for word in words if word in told], chosen
+
+
+async def test_servers(shelf: Shelf) -> None:
+    """Whoever asks for all there is, by every path of OpenAI's protocol and of MCP, gets what the filter lets through."""
+    rng, threads = random.Random(3), InMemoryStore()
+    ids = [*shelf.docs]
+    async with Client(create_server(build_graph("direct", model="extractive"), shelf.kb.as_retriever())) as client:
+        uris = [resource.uri for resource in (await client.list_resources()).resources]
+    assert len(uris) == len({doc.metadata["source"] for doc in shelf.docs.values()})
+    for _ in range(6):
+        chosen = random_filter(rng)
+        hidden, retriever = shelf.hidden(chosen), shelf.kb.view(chosen).as_retriever(40)
+        models: dict[str, Any] = {"model": "extractive", "retriever": retriever, "citations": True}
+        app = create_app({"concat": build_chat("concat", **models)}, evidence=retriever.evidence, threads=threads)
+        web, shown = TestClient(app), list[Any]()
+        for body in ({}, {"stream": True}):
+            asked = {"model": "concat", "input": QUESTION, **body}
+            shown.append(web.post("/v1/responses", json=asked).text)
+        shown += [web.get(f"/v1/sources/{name}?start=0&end=9").json().get("places") for name in ids]
+        async with Client(create_server(build_graph("concat", **models), retriever)) as client:
+            calls: list[tuple[str, dict[str, Any]]] = [("fetch", {"id": name}) for name in ids]
+            for tool, given in [*calls, ("ask", {"question": QUESTION}), ("search", {"query": QUESTION, "k": 20})]:
+                result = await client.call_tool(tool, given)
+                shown.append((result.content, result.structured_content))
+            shown.append((await client.list_resources()).resources)
+            for uri in uris:
+                with suppress(MCPError):
+                    shown.append((await client.read_resource(uri)).contents)
+        words = [secret for secret in secrets_of(hidden) if secret.startswith(("zq", "id"))]
+        assert not [word for word in words if word in repr(shown)], chosen
+        visible = shelf.docs.keys() - {str(doc.id) for doc in hidden}
+        assert {name for name in ids if f"zq{name[2:]}x" in repr(shown)} == visible
