@@ -56,6 +56,8 @@ def test_each_stage_is_named(base: KnowledgeBase) -> None:
     assert "It was passage 3 of 3. The answer is 'Karl Oster'." in str(reading)
     refusal = explained(base, "Unknown")
     assert (refusal.stage, refusal.settings) == ("refusal", {"method": "concat_pf"})
+    alone = explained(base, *["Unknown"] * 4, method="concat_pf")
+    assert "It was also read by itself.\nTry a stronger model." in str(alone)
     votes = ("Ada Brenner", "Karl Oster", "Karl Oster")
     assert explained(base, *votes, samples=3).stage == "vote"
 
@@ -136,9 +138,9 @@ def test_a_report_says_where_answers_were_lost_and_leads_to_their_traces(base: K
     }
     assert not any(metric.name.startswith("lost") for metric in report.metrics)
     write(report, tmp_path / "run")
-    show(report, screen := Console(file=io.StringIO(), width=120))
-    assert "Questions lost in" in screen.file.getvalue()  # type: ignore[attr-defined]
-    assert "| concat | 0 | 0 | 0 | 0 | 1 |" in (tmp_path / "run" / "report.md").read_text()
+    show(report, screen := Console(file=io.StringIO(), width=80))
+    assert "Questions lost in  reading  all" in screen.file.getvalue()  # type: ignore[attr-defined]
+    assert "| concat | 1 | 1 |" in (tmp_path / "run" / "report.md").read_text()
     links = re.findall(r'href="(traces/[^"]+)">([^<]+)<', (tmp_path / "run" / "report.html").read_text())
     assert [question for _, question in links] == [WHO.question]
     trace = (tmp_path / "run" / links[0][0]).read_text()

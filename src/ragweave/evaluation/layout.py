@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from pathlib import Path
+from typing import get_args
 from urllib.parse import quote
 
 from rich.console import Console
@@ -21,7 +22,7 @@ from ragweave.evaluation.metrics import Metric
 from ragweave.evaluation.report import Line, Lost, Report
 from ragweave.evaluation.statistics import Comparison, Interval
 from ragweave.evaluation.tune import Outcome, sentence
-from ragweave.evaluation.why import SUMMARIES
+from ragweave.evaluation.why import SUMMARIES, Stage
 from ragweave.tools.footnotes import html_page
 
 WIDTH = 100
@@ -149,10 +150,11 @@ def _width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
 
 
 def lost_cells(lost: Lost) -> tuple[list[str], list[list[str]]]:
-    """Return the header and rows of the table of lost answers: a row for each system, a column for each stage."""
-    stages = [*next(iter(lost.values()), ())]
-    rows = [[system, *(str(len(records)) for records in by_stage.values())] for system, by_stage in lost.items()]
-    return ["Questions lost in", *stages], rows
+    """Return the header and rows of the table of lost answers: a row for each system, a column for each stage with any."""
+    counts = {system: {stage: len(records) for stage, records in by.items()} for system, by in lost.items()}
+    stages = [stage for stage in get_args(Stage) if any(by[stage] for by in counts.values())]
+    rows = [[system, *(str(by[stage]) for stage in stages), str(sum(by.values()))] for system, by in counts.items()]
+    return ["Questions lost in", *stages, "all"], rows
 
 
 # ---- files

@@ -261,6 +261,8 @@ def _read(state: State, evidence: Sequence[set[str]]) -> Finding:
     place = min(at for at, name in enumerate(names, 1) if any(name in ids for ids in evidence))
     detail = f"It was passage {place} of {len(names)}."
     if state["status"] == "unknown":
+        if any(len(candidate["passages"]) == 1 for candidate in state["candidates"].values()):
+            return Finding("refusal", f"{detail} It was also read by itself.", "a stronger model")
         advice = "concat_pf, which reads each passage by itself, or a stronger model"
         return Finding("refusal", detail, advice, {"method": "concat_pf"})
     advice = "post_fusion, which reads passages one by one, fewer passages (-k), or a stronger model"
