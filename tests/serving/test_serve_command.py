@@ -135,7 +135,7 @@ def test_a_taken_port_is_named_with_what_to_do(kb: Path) -> None:
         port = taken.getsockname()[1]
         done = run("serve", "concat", "--kb", str(kb), "--port", str(port))
     assert done.returncode == 2
-    assert "another program does; choose another port by --port" in done.stderr
+    assert "another program is listening; choose another port with --port" in done.stderr
 
 
 def test_a_method_that_searches_needs_a_knowledge_base(tmp_path: Path) -> None:

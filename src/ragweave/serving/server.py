@@ -51,7 +51,7 @@ def free_address(host: str, port: int) -> tuple[int, str]:
         with socket.create_server((host, port), family=family) as listening:
             port = listening.getsockname()[1]
     except OSError as error:
-        taken = "another program does; choose another port by --port (an app: PORT), 0 for any"
+        taken = "another program is listening; choose another port with --port (an app: PORT), 0 for any"
         reason = taken if error.errno == errno.EADDRINUSE else error.strerror or error
         raise UsageError(f"cannot listen on {host}, port {port}: {reason}") from error
     return port, f"http://{f'[{host}]' if ':' in host else host}:{port}"
