@@ -1,5 +1,6 @@
 """The contract of a knowledge base, in a folder and on any server."""
 
+import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import UsageError
 from ragweave.names import RetrieverName
+from ragweave.state.passages import BOXES
 from ragweave.tools.citations import cite
 from ragweave.tools.knowledge import KnowledgeBase, ServedKnowledgeBase, place_at
 
@@ -128,6 +130,24 @@ class KnowledgeStoreTests:
                 assert "pepper is black" not in _texts(kb, "black pepper")
                 assert kb.delete(str(best.id)) == 1
                 assert kb.index_paths([folder]).passages == 4, "a file whose passage was deleted is read again"
+
+    def test_boxes_that_a_loader_gives_are_stored_for_evidence_alone(self) -> None:
+        """Neither a search nor a list of fields shows them."""
+        box = {"l": 5.0, "t": 10.0, "r": 95.0, "b": 20.0}
+        text = {"label": "text", "text": LINES[0], "prov": [{"page_no": 1, "bbox": box}]}
+        document = {
+            "schema_name": "DoclingDocument",
+            "body": {"children": [{"$ref": "#/texts/0"}]},
+            "texts": [text],
+            "pages": {"1": {"size": {"width": 100, "height": 50}}},
+        }
+        with TemporaryDirectory() as name, self.create(WordEmbeddings()) as kb:
+            Path(name, "spices.json").write_text(json.dumps(document), encoding="utf-8")
+            kb.index_paths([name])
+            (doc,) = kb.as_retriever(1).invoke("white salt")
+            assert BOXES not in doc.metadata | kb.passages()[0].metadata | {field.name: 0 for field in kb.fields()}
+            (place,) = kb.evidence(cite("What is white?", "salt", [doc])[0])
+            assert (place["page_size"], place["boxes"]) == ((100, 50), [(5, 10, 95, 20)])
 
     def test_a_source_takes_other_documents(self) -> None:
         """What a loader reads takes the place of what it read before."""

@@ -35,6 +35,8 @@ from ragweave.tools.text.words import WORD, split_sentences, word_spans
 
 Span = tuple[int, int]
 """Start and end in characters: `text[start:end]`."""
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom in points, from the top left corner of the page as it is shown (rotated, cropped)."""
 
 _MAX_FIELD, _MAX_FIELDS = 1_000, 4_000
 """Longest metadata value, and longest metadata of a text, in characters; what is longer is left out, as every passage
@@ -86,8 +88,7 @@ class Word(NamedTuple):
 
     start: int
     end: int
-    box: tuple[float, float, float, float]
-    """Left, top, right, bottom in points, from the top left corner of the page as it is shown."""
+    box: Box
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import hashlib
 import html
 import re
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypedDict
 from urllib.parse import quote as percent_encoded
@@ -12,11 +12,12 @@ from urllib.parse import quote as percent_encoded
 from langchain_core.documents import Document
 
 from ragweave.state.passages import BOXES, heading_of, place_at
-from ragweave.tools.knowledge.chunking import UnreadableError
+from ragweave.tools.knowledge.chunking import Box, UnreadableError
 from ragweave.tools.knowledge.loaders import unpacked
+from ragweave.tools.knowledge.loaders.docling import original_of
 from ragweave.tools.knowledge.loaders.pdf import as_pdf
 from ragweave.tools.knowledge.loaders.text import decode, readable
-from ragweave.tools.knowledge.marks import Box, Mark, marks_of, page_picture
+from ragweave.tools.knowledge.marks import Mark, marks_of, page_picture
 from ragweave.tools.knowledge.sources import Source
 
 _MAX_FRAGMENT = 200
@@ -122,8 +123,8 @@ def _places(
     if note:
         yield {**place, "note": note}, None
     elif path.suffix.lower() == ".pdf" or BOXES in passage.metadata:
-        data = data if path.suffix.lower() == ".pdf" else as_pdf(data)
-        yield from _marked(place, marks_of(passage, start, end, data), data)
+        pdf, sizes = _pages(path, data)
+        yield from _marked(place, marks_of(passage, start, end, pdf, sizes), pdf)
     elif path.suffix.lower() in _HTML:
         yield {**place, "link": text_fragment(Path(place["file"]).as_uri(), quote)}, None
     elif line := passage.metadata.get("line"):  # a row of a table
@@ -146,11 +147,21 @@ def _indexed_bytes(source: Source | None) -> tuple[bytes, str]:
     return unpacked(data).read() if source.key.endswith(".gz") else data, ""
 
 
+def _pages(path: Path, data: bytes) -> tuple[bytes, Mapping[int, tuple[float, float]]]:
+    """Return the PDF of a file with pages, or b"" and their sizes."""
+    if path.suffix.lower() == ".json":
+        return original_of(data, path.parent)
+    return data if path.suffix.lower() == ".pdf" else as_pdf(data), {}
+
+
 def _marked(place: Place, marks: list[Mark], data: bytes) -> Iterator[tuple[Place, tuple[bytes, Mark] | None]]:
     note = "" if marks and marks[0].boxes else "the sentence could not be found on its page with certainty"
     for mark in marks:
         boxes = [*mark.boxes]
-        yield {**place, "page": mark.page, "page_size": mark.size, "boxes": boxes, "note": note}, (data, mark)
+        yield (
+            {**place, "page": mark.page, "page_size": mark.size, "boxes": boxes, "note": note},
+            (data, mark) if data else None,
+        )
     if not marks:
         yield {**place, "note": note}, None
 

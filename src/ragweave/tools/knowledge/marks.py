@@ -9,14 +9,15 @@ that is found nowhere or twice is not marked, because a wrong mark is worse than
 import struct
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from langchain_core.documents import Document
 
 from ragweave.state.passages import place_at
-from ragweave.tools.knowledge.chunking import boxed_words
+from ragweave.tools.knowledge.chunking import Box, boxed_words
 from ragweave.tools.knowledge.loaders.pdf import LONGEST_SIDE, fields_of, opened
 
 _MIN_LETTERS = 12
@@ -29,9 +30,6 @@ _LEVEL = 1.3
 """Heights of a word that the box of a recognised line may have; one that rises or falls further is in several boxes."""
 _YELLOW = (255, 226, 110)
 """The colours under a mark are multiplied by it, as under a marker pen: black stays black."""
-
-Box = tuple[float, float, float, float]
-"""Left, top, right, bottom in points, from the top left corner of the page as it is shown (rotated, cropped)."""
 
 
 class Mark(NamedTuple):
@@ -60,27 +58,36 @@ class _Part(NamedTuple):
     quote: tuple[int, int]
 
 
-def marks_of(passage: Document, start: int, end: int, data: bytes) -> list[Mark]:
+def marks_of(
+    passage: Document,
+    start: int,
+    end: int,
+    data: bytes,
+    sizes: Mapping[int, tuple[float, float]] = MappingProxyType({}),
+) -> list[Mark]:
     """Return where the quote `page_content[start:end]` stands in the PDF of its passage, page by page.
 
-    Where it is not printed, as on a scan, it is marked by the words whose boxes are stored. No page has boxes if the
-    place of a part of the quote is not certain.
+    What is not printed there, as on a scan, is marked by the boxes that are stored with its passage; without the PDF
+    (b""), all is, on pages of these sizes. No page has boxes if the place of a part of the quote is not certain.
     """
-    marks: list[Mark] = []
-    with opened(data) as document:
-        for part in _parts(passage, start, end):
-            if part.page > len(document):
-                break
-            page = document[part.page - 1]
-            width, height = page.get_size()
-            boxes = _boxes(passage.page_content, part, printed(page)) or _stored_boxes(passage, part)
-            # PDFium also reads what is cropped away.
-            shown = [
-                (max(x, 0.0), max(y, 0.0), min(right, width), min(bottom, height)) for x, y, right, bottom in boxes
-            ]
-            inside = all(x < right and y < bottom for x, y, right, bottom in shown)
-            marks.append(Mark(part.page, (width, height), tuple(shown) if inside else ()))
+    parts = [*_parts(passage, start, end)]
+    if data:
+        with opened(data) as document:
+            marks = [_mark(passage, part, document) for part in parts if part.page <= len(document)]
+    else:
+        shown = ((part, sizes[part.page]) for part in parts if part.page in sizes)
+        marks = [Mark(part.page, size, tuple(_stored_boxes(passage, part))) for part, size in shown]
     return marks if all(mark.boxes for mark in marks) else [mark._replace(boxes=()) for mark in marks]
+
+
+def _mark(passage: Document, part: _Part, document: Any) -> Mark:
+    page = document[part.page - 1]
+    width, height = page.get_size()
+    boxes = _boxes(passage.page_content, part, printed(page)) or _stored_boxes(passage, part)
+    # PDFium also reads what is cropped away.
+    shown = [(max(x, 0.0), max(y, 0.0), min(right, width), min(bottom, height)) for x, y, right, bottom in boxes]
+    inside = all(x < right and y < bottom for x, y, right, bottom in shown)
+    return Mark(part.page, (width, height), tuple(shown) if inside else ())
 
 
 def _parts(passage: Document, start: int, end: int) -> Iterator[_Part]:

@@ -140,7 +140,13 @@ _TYPES = (
     FileType("excel", (".xlsx", ".xlsm", ".xltx", ".xltm"), "rows; the sheet is the heading", of_bytes(load_workbook)),
     FileType("csv", (".csv",), "rows", of_text(load_csv), light=True),
     FileType("tsv", (".tsv",), "rows", of_text(partial(load_csv, separator="\t")), light=True),
-    FileType("json", (".json",), "the objects of a list as rows; else the text", of_text(load_json), light=True),
+    FileType(
+        "json",
+        (".json",),
+        "the objects of a list as rows; what Docling writes, with headings, tables and pages; else the text",
+        of_text(load_json),
+        light=True,
+    ),
     FileType("jsonl", (".jsonl", ".ndjson"), "the object of each line as a row", of_text(load_json_lines), light=True),
     FileType(
         "notebook",

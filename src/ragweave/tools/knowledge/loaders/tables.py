@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TextIO
 
 from ragweave.tools.knowledge.chunking import Loaded, Table
+from ragweave.tools.knowledge.loaders.docling import load_docling
 from ragweave.tools.knowledge.loaders.formats import as_shown
 from ragweave.tools.knowledge.loaders.office import open_package
 from ragweave.tools.knowledge.loaders.text import own_fields
@@ -172,10 +173,12 @@ def _rows(header: list[str], rows: Iterable[_Row], settings: IndexSettings) -> I
 
 
 def load_json(name: str, file: TextIO, settings: IndexSettings) -> Iterator[Loaded | str]:
-    """Load the objects of a JSON list, or of JSON lines, as rows; any other JSON as text."""
+    """Load the objects of a JSON list, or of JSON lines, as rows, and what Docling writes; any other JSON as text."""
     text = file.read()
     value = _parsed(text)
-    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+    if isinstance(value, dict) and value.get("schema_name") == "DoclingDocument":
+        yield load_docling(name, value)
+    elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
         yield from _objects(enumerate(value, 1), settings)
     elif value is None and "\n{" in text.strip():
         yield from load_json_lines(name, io.StringIO(text), settings)
