@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from tests.hash_embeddings import HashEmbeddings
 
 from ragweave import build_graph
 from ragweave.datasets import Question
@@ -16,6 +15,7 @@ from ragweave.graphs import METHODS
 from ragweave.graphs.specs import read_options, read_system, split_systems
 from ragweave.nodes.options import Options
 from ragweave.testing import RecordingRetriever, ScriptedModel
+from ragweave.testing.store import WordEmbeddings
 
 ROLES = ("generator", "proxy")
 
@@ -46,7 +46,7 @@ def test_the_large_model_is_called_as_often_as_printed(tmp_path: Path) -> None:
     """SlimPLM, table 1, #API: exactly, where it is whole; where it is a mean, the rounds allow it."""
     labels = tmp_path / "labels.jsonl"
     labels.write_text('{"question": "Who built the dam?", "needed": true}\n', "utf-8")
-    more = {"skr_knn": {"training": str(labels), "embeddings": HashEmbeddings(), "neighbours": 1}}
+    more = {"skr_knn": {"training": str(labels), "embeddings": WordEmbeddings(512), "neighbours": 1}}
     replies = {"self_ask": "Follow up: Who built the bridge?"}
     for row in table_of("slimplm", "1").rows:
         system = read_system(row.spec("nq"))

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import pytest
-from tests.hash_embeddings import HashEmbeddings
-
 from ragweave.testing import MethodTests, ModelCall, unsure
+from ragweave.testing.store import WordEmbeddings
 
 
 class TestConcat(MethodTests):
@@ -112,13 +109,8 @@ class TestSelfEval(MethodTests):
 class TestSkrKnn(MethodTests):
     method = "skr_knn"
     replies = ["Ada Brenner"]
-
-    @pytest.fixture(autouse=True)
-    def trained(self, tmp_path: Path) -> None:
-        path = tmp_path / "training.jsonl"
-        path.write_text(json.dumps({"question": "who built the light", "needed": True}), "utf-8")
-        self.options = {"training": str(path)}
-        self.arguments = {"embeddings": HashEmbeddings()}
+    options = {"training": str(Path(__file__).with_name("needed.jsonl"))}
+    arguments = {"embeddings": WordEmbeddings(512)}
 
 
 class TestUncertaintyGate(MethodTests):

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document
-from tests.hash_embeddings import HashEmbeddings
 
 from ragweave.graphs import METHODS
 from ragweave.testing import MethodTests, ModelCall, Record
@@ -38,14 +37,8 @@ def test_every_method_is_here() -> None:
 
 
 @pytest.fixture(params=SUITES)
-def suite(request: pytest.FixtureRequest, tmp_path: Path) -> MethodTests:
-    suite = SUITES[request.param]()
-    if suite.method == "skr_knn":
-        path = tmp_path / "training.jsonl"
-        path.write_text('{"question": "who built the light", "needed": true}', "utf-8")
-        suite.options = {"training": str(path)}
-        suite.arguments = {"embeddings": HashEmbeddings()}
-    return suite
+def suite(request: pytest.FixtureRequest) -> MethodTests:
+    return SUITES[request.param]()
 
 
 def forged(record: Record) -> list[tuple[str, str]]:

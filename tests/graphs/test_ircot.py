@@ -79,12 +79,6 @@ def test_the_limit_leaves_the_reader_what_was_found() -> None:
     assert (out["answer"], out["truncated"], len(out["passages"])) == ("Norhaven", True, 6)
 
 
-def test_given_passages_are_read_sentence_by_sentence() -> None:
-    model = ScriptedModel(script=[FIRST, "So the answer is: Norhaven.", "So the answer is Norhaven."])
-    out = build_graph("ircot", model=model).invoke({"question": QUESTION, "passages": ["Ada studied in Norhaven."]})
-    assert (out["answer"], len(model.calls), len(out["passages"])) == ("Norhaven", 3, 1)
-
-
 def test_a_chain_that_answers_has_no_reader_to_sample() -> None:
     with pytest.raises(UsageError, match="read_by=chain has none: take read_by=cot"):
         build_graph("ircot", read_by="chain", samples=3)

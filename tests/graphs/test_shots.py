@@ -100,15 +100,3 @@ def test_slimplms_examples_for_musique() -> None:
 
 def test_the_prompt_without_context_of_liu_et_al() -> None:
     assert prompt("direct", profile="post_fusion").endswith("If don't know the answer, just say Unknown.")
-
-
-def test_a_reasoning_without_a_conclusion_is_asked_for_the_answer_alone() -> None:
-    model = ScriptedModel(
-        script=["The engineer lived in Alden for years. She built many bridges there.", "Ada Brenner"]
-    )
-    out = build_graph("cot", model=model).invoke({"question": QUESTION})
-    assert (out["answer"], len(model.calls)) == ("Ada Brenner", 2)
-    assert "lived in Alden" in out["candidates"]["cot:0"]["reply"]
-    model = ScriptedModel(script=["The engineer lived in Alden for years. She built many bridges there."])
-    out = build_graph("cot", model=model, ask_again=False).invoke({"question": QUESTION})
-    assert (out["status"], len(model.calls)) == ("unknown", 1)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.hash_embeddings import HashEmbeddings
 
 from ragweave.errors import UsageError
 from ragweave.graphs import build_graph
 from ragweave.graphs.skr_knn import SkrKnnOptions
 from ragweave.testing import RecordingRetriever, ScriptedModel
+from ragweave.testing.store import WordEmbeddings
 
 ROWS = [
     ("who built the light", True),
@@ -33,7 +33,7 @@ def training(tmp_path: Path) -> str:
 
 def run(question: str, training: str, *, context: Any = None, **options: Any) -> tuple[dict[str, Any], list[str]]:
     retriever = RecordingRetriever()
-    given = {"embeddings": HashEmbeddings(), "neighbours": 3, **options}
+    given = {"embeddings": WordEmbeddings(512), "neighbours": 3, **options}
     graph = build_graph("skr_knn", model=ScriptedModel(script=["Ada"]), retriever=retriever, training=training, **given)
     *_, state = graph.stream({"question": question}, stream_mode="values", context=context)
     return state, retriever.searches
@@ -61,11 +61,11 @@ def test_a_tie_retrieves(training: str) -> None:
 
 
 def test_training_questions_are_embedded_once(training: str) -> None:
-    embeddings = HashEmbeddings()
+    embeddings = WordEmbeddings(512)
     model, retriever = ScriptedModel(script=["Ada"]), RecordingRetriever()
     graph = build_graph("skr_knn", model=model, retriever=retriever, training=training, embeddings=embeddings)
     graph.batch([{"question": question} for question in ("who built the light", "square", "hexagon")])
-    assert embeddings.embedded == len(ROWS)
+    assert len(embeddings.embedded) == len(ROWS)
 
 
 def test_without_training_questions_a_run_says_what_to_do() -> None:

@@ -33,12 +33,3 @@ def test_every_method_answers_yes_or_no(method: str) -> None:
 def test_the_input_may_ask_for_another_kind_of_answer() -> None:
     graph = build_graph("direct", model=ScriptedModel(script=["Ada Brenner"]), profile="strategyqa")
     assert graph.invoke({"question": "Who?", "answer_type": "short"})["answer"] == "Ada Brenner"
-
-
-def test_blendfilter_has_no_topic_turn_there() -> None:
-    model = ScriptedModel(script=lambda _call: "So the answer is Yes.")
-    build_graph("blendfilter", model=model, retriever=RecordingRetriever(), profile="strategyqa").invoke(
-        {"question": QUESTION}
-    )
-    assert "topic" not in {call.node for call in model.calls}
-    assert len(model.calls) == 10

@@ -62,12 +62,6 @@ def test_the_proxys_draft_may_be_measured() -> None:
     assert (len(proxy.calls), len(calls)) == (1, 1)
 
 
-def test_the_draft_may_be_asked_for_in_a_papers_words() -> None:
-    for profile in ("filco", "slimplm", "blendfilter"):
-        _, calls, _ = run("Ada built it", profile=profile)
-        assert QUESTION in calls[0].text
-
-
 class Plain(BaseChatModel):
     """A model without a setting of that name: log-probabilities are bound to it."""
 

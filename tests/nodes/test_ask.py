@@ -18,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from tests.openai_server import HttpFault, OpenAIServer, Reply, Stream
 
 from ragweave import build_graph, chat_model
-from ragweave.errors import BrokenReplyError, PromptTooLongError, RunTimeoutError, UsageError
+from ragweave.errors import BrokenReplyError, PromptTooLongError, UsageError
 from ragweave.graphs import method
 from ragweave.graphs.slimplm import Rewrite
 from ragweave.nodes.ask import model_node
@@ -201,33 +201,17 @@ def test_the_lowest_ranked_passages_are_dropped_until_the_prompt_fits() -> None:
 @pytest.mark.parametrize(
     ("reply", "event"),
     [
-        (AIMessage("Ada", response_metadata={"finish_reason": "length"}), "reply_limit_reached"),
         (AIMessage("", response_metadata={"finish_reason": "content_filter"}), "content_filtered"),
-        (AIMessage("<think>hm</think>"), "empty_reply"),
+        (AIMessage("Ada Brenner built it. " * 500), "answer_long"),
     ],
 )
 def test_what_a_trace_should_tell_is_noted(reply: AIMessage, event: str) -> None:
     assert event in events(ScriptedModel(script=[reply]))
-
-
-@pytest.mark.parametrize(
-    ("reply", "event"),
-    [
-        (AIMessage("", tool_calls=[{"name": "search", "args": {"query": "Ada"}, "id": "1"}]), "tool_not_offered"),
-        (AIMessage("Ada Brenner built it. " * 500), "answer_long"),
-    ],
-)
-def test_what_is_not_quite_an_answer_is_noted(reply: AIMessage, event: str) -> None:
-    assert event in events(ScriptedModel(script=[reply]))
     assert event not in events(ScriptedModel(script=["Ada Brenner"]))
 
 
-def test_an_echo_is_unknown() -> None:
-    model = ScriptedModel(script=lambda call: AIMessage(call.text))
-    assert build_graph("concat", model=model, retriever=few(3)).invoke(ASK)["status"] == "unknown"
-    assert "prompt_echoed" in events(model)
-    quoting = ScriptedModel(script=[CARDS[0].page_content])
-    assert "prompt_echoed" not in events(quoting)
+def test_a_quoted_passage_is_not_an_echo() -> None:
+    assert "prompt_echoed" not in events(ScriptedModel(script=[CARDS[0].page_content]))
 
 
 def test_a_reply_that_cannot_be_read_is_noted() -> None:
@@ -444,33 +428,6 @@ def test_a_wrong_key_is_tried_once() -> None:
         with pytest.raises(ModelAuthenticationError, match="Incorrect API key"):
             build_graph("slimplm", model=model, retriever=few()).invoke(ASK)
         assert server.count == 1
-
-
-def test_errors_that_may_pass_are_tried_again() -> None:
-    tries: list[int] = []
-
-    def flaky(_call: ModelCall) -> str:
-        tries.append(1)
-        if len(tries) < 3:
-            raise ConnectionError("reset")
-        return "Ada Brenner"
-
-    assert build_graph("concat", model=ScriptedModel(script=flaky), retriever=few()).invoke(ASK)["answer"]
-    assert len(tries) == 3
-
-
-def test_a_run_ends_in_time() -> None:
-    async def slow(*_: Any, **__: Any) -> Any:
-        await asyncio.sleep(30)
-
-    class Slow(ScriptedModel):
-        _agenerate = slow
-
-    graph = build_graph("concat", model=Slow(script=["Ada"]), retriever=few(), timeout=0.2)
-    with pytest.raises(RunTimeoutError, match=r"longer than 0.2 seconds"):
-        asyncio.run(graph.ainvoke(ASK))
-    with pytest.raises(RunTimeoutError, match="timeout"):
-        graph.invoke(ASK, context={"timeout": 1e-9})
 
 
 def test_what_is_no_message_is_named() -> None:

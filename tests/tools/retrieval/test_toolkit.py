@@ -11,8 +11,8 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
-from tests.hash_embeddings import HashEmbeddings
 
+from ragweave.testing.store import WordEmbeddings
 from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
 from ragweave.tools.retrieval import DenseRetriever, toolkit
 
@@ -57,7 +57,7 @@ def test_an_agent_reads_what_it_found_with_its_neighbours_once(kb: KnowledgeBase
 
 
 def test_a_passage_without_known_neighbours_is_read_alone() -> None:
-    tools = toolkit.search_tools(DenseRetriever.from_documents([Document("A ferry.", id="f")], HashEmbeddings()))
+    tools = toolkit.search_tools(DenseRetriever.from_documents([Document("A ferry.", id="f")], WordEmbeddings(512)))
     other = ToolMessage("7", name="add", artifact=7, tool_call_id="sum")
     messages = asked(tools, asked(tools, [other], "semantic_search", query="ferry"), "read", ids=["f"])
     assert messages[-1].content == "<passage f>\nA ferry.\n</passage>"
@@ -73,14 +73,14 @@ def test_neighbours_end_with_the_document_and_pass_the_filter(kb: KnowledgeBase)
 
 def test_the_best_sentence_ranks_a_passage() -> None:
     texts = ["Bells rang. Alden has a bridge of grey granite. It rained.", "Alden has a bridge. " * 3]
-    retriever = DenseRetriever.from_documents(map(Document, texts), HashEmbeddings())
+    retriever = DenseRetriever.from_documents(map(Document, texts), WordEmbeddings(512))
     first, *_ = toolkit.semantic_search(retriever).invoke("Alden has a bridge of grey granite.", k=2)
     assert (first.page_content, first.metadata["snippet"]) == (texts[0], "Alden has a bridge of grey granite.")
 
 
 def test_words_are_found_exactly_else_what_the_search_found() -> None:
     texts = ["The ferryman rang.", "A Ferry crossed the Sorre. The ferry sank."]
-    retriever = DenseRetriever.from_documents(map(Document, texts), HashEmbeddings())
+    retriever = DenseRetriever.from_documents(map(Document, texts), WordEmbeddings(512))
     search = toolkit.keyword_search(retriever)
     assert [passage.page_content for passage in search.invoke("ferry crossed, sank")] == texts[1:]
     assert len(search.invoke("lighthouse")) == 2
