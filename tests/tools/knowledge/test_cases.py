@@ -32,8 +32,6 @@ TABLE: list[tuple[str, str, list[str], list[str]]] = [
     ("pdf/badpage-a85.pdf", "", LIFT, []),
     ("pdf/hyphenated.pdf", "database", ["depart"], []),
     ("pdf/hyphenated.pdf", "department", ["depart"], []),
-    ("pdf/hyphenated.pdf", "transactions", ["depart"], []),
-    ("pdf/hyphenated.pdf", "separately", ["depart"], []),
     ("pdf/hyphenated.pdf", "well-known", ["depart"], []),
     ("pdf/owner-AES-128.pdf", "", ["keeps its records"], ["skipped", "in part"]),
     ("pdf/three-pages.pdf", "What is the fine for an open fire?", ["three-pages p3 >[^<]*fine for an open fire"], []),
@@ -70,11 +68,9 @@ TABLE: list[tuple[str, str, list[str], list[str]]] = [
     ("html/text-in-div.html", "", ["at nine", "No dogs", "No bicycles", "at eight"], ["(nine|five|dogs|eight).*\\1"]),
     ("html/math.html", "", [r"E ?= ?m ?c ?\^ ?2"], []),
     ("html/ol-start.html", "", ["4. Open the seacock", "5. Prime", "a. Check oil", "b. Check belt"], []),
-    ("html/section-ids.html", "When do shares vest?", ["Shares vest after four years"], []),
     ("html/section-ids.html", "", ["25 days", "9.3 per cent", "four years", "30 minutes", "ten years"], []),
     ("html/accordion.html", "", ["## How long is a ticket valid.\n\nNinety minutes", "## May I take a bicycle.\n\nOnly"], []),
     ("html/shy.html", "Geschwindigkeitsbegrenzung", ["Die Geschwindigkeitsbegrenzung auf der Bundesstraße"], []),
-    ("html/shy.html", "Bundesstraße", ["70 km/h"], []),
     ("office/scaled-numbers.xlsx", "North", [r"\(k€\): 1,235\nbudget: 2.5M\nshare: 7.5%\n", r"\(212\) 555-0123", "hours: 31:30"], []),
     ("office/superscript.docx", "", [r"Load 10\^3 kg, CO2"], []),
     ("office/strike.docx", "", ["The fee is ~~50~~ 40 euro"], []),
@@ -115,15 +111,8 @@ def test_cases(file: str, question: str, must: list[str], must_not: list[str], t
 CHAIR = "Where was the chair of the harbour board born?"
 SEARCHED: list[tuple[str, str, str, str]] = [
     ("lang", "bm25", "C# style guide", "csharp"),
-    ("lang", "bm25", "C++ style guide", "cpp"),
-    ("lang", "bm25", "F# style guide", "fsharp"),
     ("lang", "bm25", "C style guide", "c"),
-    ("lang", "bm25", ".NET patched monthly", "net"),
-    ("accents", "bm25", "cafe", "a"),
-    ("accents", "bm25", "Jose Pena", "a"),
     ("accents", "bm25", "Soren Bjork", "b"),
-    ("accents", "bm25", "Lodz", "b"),
-    ("accents", "bm25", "facade", "c"),
     ("names", "graph", CHAIR, "board zz"),
 ]
 

@@ -157,21 +157,6 @@ def test_repeated_runs_are_names_in_scripts_without_capitals() -> None:
     assert "江 大" not in names
 
 
-def test_the_second_passage_shares_a_name_with_the_first(kb: KnowledgeBase) -> None:
-    kb.add(PASSAGES, split=False)
-    first, second = kb.as_retriever(2, "graph").invoke(QUESTION)
-    assert (first.id, second.id) == ("Tin Harbour (song)", "Mara Ødegård")
-    assert "via" not in first.metadata
-    assert second.metadata["via"] == {"name": "Mara Ødegård", "passage": first.id, "heading": first.id}
-    assert top_passages(kb, "what is known of mara ødegård?", 1) == ["Mara Ødegård"]
-
-
-def test_the_first_passage_stays_first(kb: KnowledgeBase) -> None:
-    kb.add(PASSAGES, split=False)
-    for question in (QUESTION, "Who released it?", "Where was Mara Ødegård born?", "What is a harbour?"):
-        assert top_passages(kb, question, 1) == [doc.id for doc in kb.as_retriever(1, "bm25").invoke(question)]
-
-
 def test_a_name_is_found_in_a_very_long_question(kb: KnowledgeBase) -> None:
     kb.add(PASSAGES, split=False)
     question = f"{QUESTION} {'alpha beta of gamma Delta is ' * 10_000}"

@@ -14,7 +14,7 @@ from ragweave import build_graph
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.graphs.dos_rag import in_document_order
 from ragweave.testing.store import WordEmbeddings
-from ragweave.tools.knowledge import IndexSettings, KnowledgeBase, ingest, place_at
+from ragweave.tools.knowledge import IndexSettings, KnowledgeBase, ingest
 
 PLAIN = IndexSettings(embedding=None)
 
@@ -106,14 +106,6 @@ def test_odd_files_are_lines(kb: KnowledgeBase, docs: Path) -> None:
     assert (report.added, len(report.notices)) == (2, 4)
 
 
-def test_a_quote_has_its_own_heading(kb: KnowledgeBase, docs: Path) -> None:
-    kb.index_paths([docs])
-    (doc,) = kb.as_retriever(k=1).invoke("What does a lost key cost?")
-    for quote, heading in (("A lost key", "Keys"), ("Paid", "Refunds"), ("Staff", "Leave")):
-        place = place_at(doc, doc.page_content.index(quote))
-        assert place["heading_path"][-1] == heading
-
-
 def test_equal_texts_fill_one_place(tmp_path: Path) -> None:
     kb = KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings())
     for n in range(6):
@@ -125,24 +117,12 @@ def test_equal_texts_fill_one_place(tmp_path: Path) -> None:
     assert texts(kb, "refunds", filter={"tags": "none"}) == []
 
 
-def test_a_dense_score_is_the_cosine(tmp_path: Path) -> None:
-    kb = KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings())
-    kb.add([Document("salt is white"), Document("pepper")])
-    best = kb.as_retriever(mode="dense").invoke("salt is white")[0]
-    assert best.metadata["score"] == pytest.approx(1, abs=1e-5)
-
-
 def test_a_filter_name_is_only_a_name(kb: KnowledgeBase) -> None:
     kb.add(Document("Refunds.", metadata={'a"b': 1, "x": {"y": "deep"}, "n": float("nan")}))
     assert texts(kb, "refunds", filter={'a"b': 1}) == ["Refunds."]
     assert texts(kb, "refunds", filter={"x": "deep"}) == ["Refunds."]
     with pytest.raises(UsageError, match="no passage has a field"):
         kb.as_retriever(filter={'x"."y': "deep"})
-
-
-def test_chinese_is_found_by_its_words(kb: KnowledgeBase) -> None:
-    kb.add([Document("图书馆每天早上九点开门。"), Document("渡轮从北码头出发。")])
-    assert texts(kb, "图书馆几点开门？")[0] == "图书馆每天早上九点开门。"
 
 
 def test_documents_with_an_id_are_replaced(tmp_path: Path) -> None:

@@ -81,14 +81,6 @@ def test_sections_and_headings_without_text():
     ]
 
 
-def test_quotes_are_cited_by_their_own_heading():
-    (loaded,), _ = read("a.md", "# Book\n\n## Leave\n\nTen days.\n\n## Keys\n\nForty euro.\n")
-    (passage,) = passages(loaded)
-    doc = Document(passage.text, metadata=passage.metadata)
-    assert place_at(doc, doc.page_content.index("Forty")) == {"heading_path": ["Keys"]}
-    assert place_at(doc, doc.page_content.index("Ten")) == {"heading_path": ["Leave"]}
-
-
 def test_long_tables_repeat_their_header():
     rows = "".join(f"| S{n:03d} | Station {n} | {n} |\n" for n in range(100))
     (loaded,), _ = read("t.md", f"Before.\n\n| Code | Name | Depth |\n|---|---|---|\n{rows}\nAfter.\n")

@@ -87,18 +87,6 @@ def test_sections_that_a_click_shows_are_read():
     assert not any(text in doc.text for text in ("Menu", "Sign in", "Draft"))
 
 
-def test_each_article_keeps_its_heading():
-    articles = "".join(f"<article><h2>News {n}</h2><p>Text {n}.</p></article>" for n in (1, 2))
-    (page,), _ = read("a.html", f"<title>T</title><body>{articles}</body>")
-    assert page.place(page.text.index("Text 2"))["heading_path"] == ["News 2"]
-
-
-def test_text_beside_elements_is_read_once():
-    (page,), _ = read("a.html", "<div>One.<br><br>Two.<h2>H</h2>Three.<ul><li>Four.</li></ul>Five.</div>")
-    words = [word for word in page.text.split() if word.endswith(".")]
-    assert words == ["One.", "Two.", "Three.", "Four.", "Five."]
-
-
 def test_blocks_stand_apart():
     for tag in ("aside", "details", "summary", "figure", "address", "header", "form", "label", "fieldset", "main"):
         (page,), _ = read("a.html", f"<body><p>First.</p><{tag}>alpha</{tag}><{tag}>beta</{tag}>gamma</body>")

@@ -5,10 +5,8 @@ import sys
 from importlib.machinery import ModuleSpec
 
 import pytest
-from langchain_core.documents import Document
-from tests.tools.knowledge.loaders.made import passages, pdf, read, shown
+from tests.tools.knowledge.loaders.made import pdf, read, shown
 
-from ragweave.state.passages import place_at
 from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
 from ragweave.tools.knowledge.chunking import UnreadableError
 from ragweave.tools.knowledge.loaders import pdf as loader
@@ -32,14 +30,6 @@ def recognised(monkeypatch):
         loader, "recognised_page", lambda _page: [loader.Line(text, ()) for text in filter(None, [texts.pop(0, "")])]
     )
     return texts
-
-
-def test_quotes_are_cited_by_their_own_page():
-    (document,), _ = read("rules.pdf", pdf((shown("Show a lamp."), ""), (shown("No dogs."), "")))
-    (passage,) = passages(document)
-    doc = Document(passage.text, metadata=passage.metadata)
-    pages = [place_at(doc, doc.page_content.index(word))["page"] for word in ("lamp", "dogs")]
-    assert pages == [1, 2]
 
 
 def test_running_heads_and_page_numbers_stand_once():
@@ -104,14 +94,6 @@ def test_form_values_and_notes():
         "berth: North 4",
         "payment: Card",
     ]
-
-
-def test_a_broken_page_loses_itself():
-    stream = b"<< /Filter /ASCII85Decode /Length 2 >>\nstream\n\x80\x81\nendstream"
-    pages = (shown("One."), ""), ("", "/Contents 4 0 R"), (shown("Three."), "")
-    (document,), notices = read("a.pdf", pdf(*pages, objects=[stream]))
-    assert "One." in document.text and "Three." in document.text
-    assert len(document.pages) == 3 and notices.startswith("page 2: empty or damaged")
 
 
 SCAN = "q 600 0 0 700 0 50 cm /Im Do Q " + shown("FILED 7")

@@ -156,15 +156,6 @@ def test_archives_within_bounds():
     assert len(documents) == 1 and notices.startswith("1 files in it are not read")
 
 
-def test_saved_pages():
-    page = (
-        "<html><head><title>Tides</title></head><body><main><h1>Tides</h1><p>H=C3=B6he: 3 m.</p></main></body></html>"
-    )
-    head = "MIME-Version: 1.0\nContent-Type: multipart/related; boundary=X\n\n--X\nContent-Type: text/html\nContent-Transfer-Encoding: quoted-printable"
-    (doc,), _ = read("a.mht", f"{head}\n\n{page}\n--X\nContent-Type: image/png\n\niVBOR\n--X--\n")
-    assert (doc.title, doc.text) == ("Tides", "# Tides\n\nHöhe: 3 m.")
-
-
 def test_subtitles_are_what_is_said():
     srt = "1\r\n00:00:01,000 --> 00:00:04,000\r\nThe tour takes\r\n40 minutes,\r\n\r\n2\r\n00:00:04,500 --> 00:00:09,000\r\nand ends.\r\n"
     vtt = "WEBVTT\n\nNOTE by hand\n\nintro\n00:01.000 --> 00:04.000 align:start\n<v Ada>Bread &amp; <i>milk</i>.\n"
@@ -180,11 +171,6 @@ def test_rolling_captions_are_read_once_and_repeated_words_as_often_as_said():
     assert read("a.vtt", rolling)[0][0].text == "the tide\nturns at\nfour\nand five"
     captioned = captions("No.", "No.", "<v.loud Ada Holm>Why?", "It rains.", "It rains.\nStill.", "Go.")
     assert read("a.vtt", captioned)[0][0].text == "No.\nNo.\nAda Holm: Why?\nIt rains.\nIt rains.\nStill.\nGo."
-
-
-def test_colours_of_a_terminal_are_left_out():
-    log = "\x1b[32mINFO\x1b[0m started\n\x1b[1;31mERROR\x1b[0m \x1b]8;;http://x\x1b\\P-18\x1b]8;;\x1b\\ failed\n"
-    assert read("a.log", log)[0][0].text == "INFO started\nERROR P-18 failed\n"
 
 
 def test_what_is_no_text():
