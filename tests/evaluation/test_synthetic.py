@@ -80,31 +80,22 @@ TWO = Document("In Paris, Ada Brenner taught for nine years.")
 
 
 @pytest.mark.parametrize(
-    ("question", "answer", "why"),
+    ("passages", "question", "answer", "why"),
     [
-        ("Who drew the bridge?", "Ada Brenner", ""),
-        ("Who drew the bridge?", "ADA BRENNER.", ""),
-        ("Who drew the bridge?", "Ida Brenner", "not a phrase"),
-        ("Who drew the bridge, Ada Brenner or Bob?", "Ada Brenner", "holds the answer"),
-        ("Who drew the bridge of the passage?", "Ada Brenner", "mentions its passage"),
-        ("Which document did Ada Brenner sign?", "the bridge", ""),
+        ([ONE], "Who drew the bridge?", "Ada Brenner", ""),
+        ([ONE], "Who drew the bridge?", "ADA BRENNER.", ""),
+        ([ONE], "Who drew the bridge?", "Ida Brenner", "not a phrase"),
+        ([ONE], "Who drew the bridge, Ada Brenner or Bob?", "Ada Brenner", "holds the answer"),
+        ([ONE], "Who drew the bridge of the passage?", "Ada Brenner", "mentions its passage"),
+        ([ONE], "Which document did Ada Brenner sign?", "the bridge", ""),
+        ([ONE, TWO], "Where did the engineer who drew the bridge teach?", "Paris", ""),
+        ([ONE, TWO], "Where did Ada Brenner teach?", "Paris", "one of the two"),
+        ([ONE, TWO], "Who taught in Paris?", "Ada Brenner", "one of the two"),
     ],
 )
-def test_what_is_refused(question: str, answer: str, why: str) -> None:
-    reason = refusal(Written(question=question, answer=answer), [ONE])
-    assert why in reason if why else not reason
-
-
-@pytest.mark.parametrize(
-    ("question", "answer", "why"),
-    [
-        ("Where did the engineer who drew the bridge teach?", "Paris", ""),
-        ("Where did Ada Brenner teach?", "Paris", "one of the two"),
-        ("Who taught in Paris?", "Ada Brenner", "one of the two"),
-    ],
-)
-def test_what_is_refused_of_two_passages(question: str, answer: str, why: str) -> None:
-    reason = refusal(Written(question=question, answer=answer), [ONE, TWO], "Ada Brenner")
+def test_what_is_refused(passages: list[Document], question: str, answer: str, why: str) -> None:
+    shared = ("Ada Brenner",) if len(passages) == 2 else ()
+    reason = refusal(Written(question=question, answer=answer), passages, *shared)
     assert why in reason if why else not reason
 
 

@@ -110,14 +110,9 @@ def test_a_filter_scores_as_it_was_measured(bfloat16: bool, tmp_path: Path, monk
     assert metrics == pytest.approx(card.metrics)
     assert threshold == pytest.approx(card.threshold, rel=1e-5)
     assert card.metrics["first"] == 1.0
-
-
-def test_a_graph_takes_a_filter_by_its_folder(tmp_path: Path) -> None:
-    base = make_tiny_encoder(tmp_path / "base")
-    rows = [filter_row(at) for at in range(30)]
-    folder = trained("filter", tmp_path, rows, base, settings={"epochs": 6, "learning_rate": 1e-3, "max_input": 60})
-    graph = build_graph("filco", filter=f"{folder}/")
-    out = graph.invoke({"question": rows[3]["question"], "passages": [rows[3]["passages"][0]["text"]]})
+    out = build_graph("filco", filter=f"{folder}/").invoke(
+        {"question": rows[3]["question"], "passages": [rows[3]["passages"][0]["text"]]}
+    )
     assert [doc.page_content for doc in out["passages"]] == ["The city hamlet is the capital 3."]
 
 
