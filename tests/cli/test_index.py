@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -24,19 +20,6 @@ def test_indexes_and_then_only_what_changed(ragweave: Run, tmp_path: Path) -> No
     again = ragweave("index", "docs", "--kb", "kb", cwd=tmp_path)
     assert "2 passages; files: 1 changed, 1 removed, 1 unchanged (no vectors)" in again.stdout
     assert (first.returncode, again.returncode) == (0, 0)
-
-
-def test_bad_files_are_named_and_the_others_indexed(ragweave: Run, tmp_path: Path) -> None:
-    (tmp_path / "good.txt").write_text("Good text about apples.\n", "utf-8")
-    (tmp_path / "empty.txt").write_text("", "utf-8")
-    (tmp_path / "binary.txt").write_bytes(bytes(range(256)) * 8)
-    (tmp_path / "latin.txt").write_bytes("caf\xe9 cr\xe8me br\xfbl\xe9e".encode("latin-1"))
-    done = ragweave("index", ".", "--kb", "kb", *BM25, cwd=tmp_path)
-    assert done.returncode == 0
-    for name in ("empty.txt", "binary.txt"):
-        assert f"skipped {name}" in done.stderr or f"/{name}" in done.stderr
-    assert "1 added" in done.stdout or "2 added" in done.stdout
-    assert "Traceback" not in done.stderr
 
 
 def test_mistakes_are_one_line_and_exit_2(ragweave: Run, tmp_path: Path, kb: Path) -> None:
@@ -71,32 +54,6 @@ def test_a_folder_without_readable_files_is_said(ragweave: Run, tmp_path: Path) 
     done = ragweave("index", "docs", "--kb", "kb", *BM25, cwd=tmp_path)
     assert done.returncode == 2
     assert "no passage was indexed" in done.stderr
-
-
-def test_interrupted_it_leaves_an_index_that_answers(ragweave: Run, tmp_path: Path) -> None:
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "first.txt").write_text("Marble is quarried in Ostra.\n", "utf-8")
-    assert ragweave("index", "docs", "--kb", "kb", *BM25, cwd=tmp_path).returncode == 0
-    for number in range(3000):
-        words = f"Note {number} on granite and slate. " * 30
-        (docs / f"{number}.txt").write_text(words, "utf-8")
-    command = [sys.executable, "-m", "ragweave", "index", "docs", "--kb", "kb"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        time.sleep(3)
-        process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=120)
-    assert process.returncode in (0, 130), error
-    assert "Traceback" not in error
-    asked = ragweave(
-        *("ask", "Where is marble quarried?", "--kb", "kb", "--model"),
-        *("extractive?similarity=lexical", "-m", "concat"),
-        cwd=tmp_path,
-    )
-    assert "Ostra" in asked.stdout
-    again = ragweave("index", "docs", "--kb", "kb", cwd=tmp_path)
-    assert again.returncode == 0
-    assert "3001" in again.stdout or "3000 added" in again.stdout or "unchanged" in again.stdout
 
 
 def test_deleting_the_last_file_is_no_mistake(ragweave: Run, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ragweave.datasets import FORMATS, Question, open_dataset, select
+from ragweave.datasets import Question, open_dataset, select
 from ragweave.errors import UsageError
 
 ARCHITECT = "In which country was the architect of the Aster Bridge born?"
@@ -310,17 +310,6 @@ def test_selection(tmp_path: Path) -> None:
     assert sorted(question.at for part in parts for question in part) == list(range(10))
     with pytest.raises(UsageError, match="shard"):
         select(rows, shard="9/8")
-
-
-def test_repeated_ids_get_a_number(tmp_path: Path) -> None:
-    row = {"id": "m", "question": "?", "answer": "a"}
-    assert [question.id for question in read(tmp_path, "", row, row)] == ["m", "m#2"]
-
-
-def test_every_format_is_listed_once() -> None:
-    names = [form.name for form in FORMATS.ours()]
-    assert len(names) == len(set(names))
-    assert {"hotpotqa", "asqa", "clapnq", "qed", "beir", "kilt", "jsonl"} <= set(names)
 
 
 # ---- the papers' questions
