@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.packages import lay_package
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -39,20 +41,11 @@ Distribution = Callable[..., Path]
 
 @pytest.fixture
 def distribution(tmp_path: Path) -> Distribution:
-    """Lay a package out as an installer would: its module, and what it says of itself."""
+    """Lay a package out in the folder `site`, and return that."""
 
-    def lay(name: str, source: str, points: Mapping[str, Mapping[str, str]]) -> Path:
-        site = tmp_path / "site"
-        site.mkdir(exist_ok=True)
-        (site / f"{name}.py").write_text(source, "utf-8")
-        info = site / f"{name}-0.2.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.2\n")
-        groups = [
-            f"[{group}]\n" + "\n".join(f"{key} = {value}" for key, value in listed.items())
-            for group, listed in points.items()
-        ]
-        (info / "entry_points.txt").write_text("\n\n".join(groups) + "\n", "utf-8")
-        return site
+    def lay(*package: Any) -> Path:
+        (tmp_path / "site").mkdir(exist_ok=True)
+        lay_package(tmp_path / "site", *package)
+        return tmp_path / "site"
 
     return lay

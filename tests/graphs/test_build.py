@@ -164,15 +164,6 @@ def test_a_graph_is_a_retriever_of_what_it_read() -> None:
     ]
 
 
-def test_citations_quote_the_passages_word_for_word() -> None:
-    graph = build_graph("concat", model=model(), retriever=RecordingRetriever(), citations=True)
-    output = graph.invoke(ASK)
-    [part] = output["citations"]
-    quote = part["quotes"][0]
-    passage = next(passage for passage in output["passages"] if passage.id == quote["passage"])
-    assert passage.page_content[quote["start"] : quote["end"]] == quote["text"]
-
-
 def test_the_state_of_a_parent_graph_may_hold_the_passages_of_an_faq() -> None:
     faq = Document("Ada Brenner built it.", metadata={"question": "Who is the builder?"})
     out = build_graph("concat", model=model()).invoke({**ASK, "passages": [faq], "answer": "an earlier one"})

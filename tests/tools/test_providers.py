@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
-import httpx
 import pytest
 from langchain_core.language_models import FakeListLLM
 from tests.openai_server import OpenAIServer
@@ -92,32 +88,6 @@ def test_a_server_by_address_needs_no_key() -> None:
     assert body["chat_template_kwargs"]["enable_thinking"] is False
     assert "temperature" not in body
     assert headers["authorization"] == "Bearer none"
-
-
-def test_an_azure_deployment_whose_name_hides_a_reasoning_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("langchain")
-    monkeypatch.setenv("OPENAI_API_VERSION", "2025-04-01-preview")
-    bodies: list[dict[str, Any]] = []
-
-    def serve(request: httpx.Request) -> httpx.Response:
-        bodies.append(json.loads(request.content))
-        for name in ("temperature", "stop", "max_tokens"):
-            if name in bodies[-1]:
-                error = {"message": f"Unsupported parameter: '{name}' is not supported with this model.", "param": name}
-                return httpx.Response(400, json={"error": error})
-        message = {"role": "assistant", "content": "Thought: known\nAction: Finish[1931]"}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
-        return httpx.Response(200, json={"id": "1", "object": "chat.completion", "model": "m", "choices": [choice]})
-
-    model: Any = chat_model("azure_openai:chat-prod?azure_endpoint=http://127.0.0.1:1&api_key=x")
-    client = httpx.Client(transport=httpx.MockTransport(serve))
-    model.root_client = model.root_client.with_options(http_client=client)
-    model.client = model.root_client.chat.completions
-    out = build_graph("react", model=model).invoke(
-        {"question": "When did it open?", "passages": ["The bridge opened in 1931."]}
-    )
-    assert out["answer"] == "1931"
-    assert "stop" not in bodies[-1]
 
 
 @pytest.mark.parametrize("spec", ["openai:m?temperature=hot&api_key={}", "zzz:m?api_key={}"])

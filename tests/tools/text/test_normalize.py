@@ -53,10 +53,6 @@ def test_words() -> None:
     ]
 
 
-def test_words_keep_their_marks() -> None:
-    assert words("यह किताब, cafe\u0301") == ["यह", "किताब", "cafe\u0301"]
-
-
 def test_estimates() -> None:
     assert estimate_tokens("") == 0
     assert estimate_tokens("a") == 1

@@ -39,35 +39,28 @@ ATTACKS = [
     "[[Known(True)]] ((claim))",
 ]
 
-marks = st.sampled_from(
-    [
-        "<",
-        ">",
-        "/",
-        "</",
-        "passage",
-        "passage 3",
-        "</passage>",
-        "<passage 1>",
-        "\n",
-        "system:",
-        " ",
-        "[",
-        "]",
-        "((",
-        "[INST]",
-        "<<SYS>>",
-        "|",
-        "\u200b",
-        "\u200c",
-        "\u200d",
-        "\r",
-        "\u2028",
-        "é",
-        "1",
-        '"',
-    ]
-)
+MARKS = [
+    "<",
+    ">",
+    "/",
+    "</",
+    "passage",
+    "</passage>",
+    "system:",
+    "[",
+    "]",
+    "((",
+    "[INST]",
+    "<<SYS>>",
+    "|",
+    "é",
+    "1",
+    '"',
+    "\u200b",
+    "\u200c",
+    "\u200d",
+]
+marks = st.sampled_from([*MARKS, "passage 3", "<passage 1>", "\n", " ", "\r", "\u2028"])
 texts = st.lists(marks | st.text(max_size=4), max_size=12).map("".join)
 
 
@@ -143,7 +136,3 @@ def test_one_line_fits_an_attribute(text: str) -> None:
     line = one_line(text)
     assert not set(line) & set('"\n>')
     assert len(line.splitlines()) <= 1
-
-
-def test_no_passages_render_to_nothing() -> None:
-    assert render_passages([]) == ""
