@@ -234,11 +234,7 @@ def _completion(reply: Reply, body: Mapping[str, Any]) -> dict[str, Any]:
         "finish_reason": reply.finish_reason,
         **_logprobs(reply, _tokens(reply.text), body),
     }
-    return {
-        **_head(body, "chat.completion"),
-        "choices": [choice],
-        "usage": _usage(reply, body),
-    }
+    return {**_head(body, "chat.completion"), "choices": [choice], "usage": _usage(reply, body)}
 
 
 def _given_chunks(stream: Stream, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -250,17 +246,11 @@ def _given_chunks(stream: Stream, body: Mapping[str, Any]) -> Iterator[dict[str,
 
 def _chunks(reply: Reply, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     head = _head(body, "chat.completion.chunk")
-    yield {
-        **head,
-        "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}],
-    }
+    yield {**head, "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]}
     for token in _tokens(reply.text):
         choice = {"index": 0, "delta": {"content": token}, "finish_reason": None}
         yield {**head, "choices": [{**choice, **_logprobs(reply, [token], body)}]}
-    yield {
-        **head,
-        "choices": [{"index": 0, "delta": {}, "finish_reason": reply.finish_reason}],
-    }
+    yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": reply.finish_reason}]}
     usage = _usage(reply, body)
     if usage and (body.get("stream_options") or {}).get("include_usage"):
         yield {**head, "choices": [], "usage": usage}

@@ -74,12 +74,6 @@ def _running(place: Path, folder: Path) -> Iterator[str]:
 
 def _run(command: list[object], user: str | None) -> None:
     done = subprocess.run(
-        [str(word) for word in command],
-        user=user,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        cwd="/",
+        [str(word) for word in command], user=user, capture_output=True, text=True, timeout=120, check=False, cwd="/"
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -24,15 +24,9 @@ def make_tiny_encoder(folder: Path, *, limit: int = 64, seed: int = 0) -> Path:
     raw.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
     raw.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     raw.post_processor = tokenizers.processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
-    tokenizer = transformers.BertTokenizer(
-        tokenizer_object=raw,
-        vocab=vocabulary,
-        model_max_length=limit,
-    )
+    tokenizer = transformers.BertTokenizer(tokenizer_object=raw, vocab=vocabulary, model_max_length=limit)
     torch.set_num_threads(1)  # so small a model only loses time by more
     torch.manual_seed(seed)
     config = transformers.BertConfig(

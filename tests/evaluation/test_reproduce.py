@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -14,7 +14,7 @@ from ragweave.evaluation.reproduce import PAPERS, best_of, listing, measured, pl
 from ragweave.graphs import METHODS
 from ragweave.graphs.specs import read_options, read_system, split_systems
 from ragweave.nodes.options import Options
-from ragweave.testing import RecordingRetriever, ScriptedModel
+from ragweave.testing import ModelCall, RecordingRetriever, ScriptedModel
 from ragweave.testing.store import WordEmbeddings
 
 ROLES = ("generator", "proxy")
@@ -42,27 +42,36 @@ def test_a_table_as_a_plan() -> None:
     assert any("subset=blendfilter" in note for note in table_plan.paper.notes)
 
 
-def test_the_large_model_is_called_as_often_as_printed(tmp_path: Path) -> None:
-    """SlimPLM, table 1, #API: exactly, where it is whole; where it is a mean, the rounds allow it."""
-    labels = tmp_path / "labels.jsonl"
-    labels.write_text('{"question": "Who built the dam?", "needed": true}\n', "utf-8")
-    more = {"skr_knn": {"training": str(labels), "embeddings": WordEmbeddings(512), "neighbours": 1}}
+def asked(paper: str, table: str, dataset: str, label: str, **more: Any) -> dict[str, list[ModelCall]]:
+    """Return the calls of each model, as a row asks one question."""
+    row = next(row for row in table_of(paper, table).rows if row.label == label)
+    system = read_system(row.spec(dataset))
     replies = {"self_ask": "Follow up: Who built the bridge?"}
+    models = {role: ScriptedModel(script=lambda call: replies.get(call.node, "Ada."), role=role) for role in ROLES}
+    graph = build_graph(
+        system.method,
+        model=models["generator"],
+        proxy=models["proxy"],
+        retriever=RecordingRetriever(),
+        **system.options,
+        **more.get(system.method.name, {}),
+    )
+    graph.invoke({"question": "Who built the bridge?"})
+    return {role: model.calls for role, model in models.items()}
+
+
+def prompts_of(*row: str) -> list[str]:
+    return [call.text for calls in asked(*row).values() for call in calls]
+
+
+def test_the_large_model_is_called_as_often_as_printed() -> None:
+    """SlimPLM, table 1, #API: exactly, where it is whole; where it is a mean, the rounds allow it."""
+    labels = str(Path(__file__).parents[1] / "graphs" / "needed.jsonl")
+    skr = {"training": labels, "embeddings": WordEmbeddings(512), "neighbours": 1}
     for row in table_of("slimplm", "1").rows:
-        system = read_system(row.spec("nq"))
-        method, options = system.method, system.options
-        models = {role: ScriptedModel(script=lambda call: replies.get(call.node, "Ada."), role=role) for role in ROLES}
-        graph = build_graph(
-            method,
-            model=models["generator"],
-            proxy=models["proxy"],
-            retriever=RecordingRetriever(),
-            **options,
-            **more.get(method.name, {}),
-        )
-        graph.invoke({"question": "Who built the bridge?"})
         printed = row.values["nq"]["api_calls"]
-        called = len([call for call in models["generator"].calls if call.node != "read"])
+        calls = asked("slimplm", "1", "nq", row.label, skr_knn=skr)["generator"]
+        called = len([call for call in calls if call.node != "read"])
         assert called == printed or (printed % 1 and called <= math.ceil(printed)), row.label
 
 
@@ -110,22 +119,6 @@ def test_self_asks_rounds_are_counted_without_its_reader() -> None:
 )
 def test_plans_say_what_differs(paper: str, table: str, dataset: str, text: str) -> None:
     assert any(text in note for note in plan(paper, table, dataset).paper.notes)
-
-
-def prompts_of(paper: str, table: str, dataset: str, label: str) -> list[str]:
-    """Return the prompts of a row, as it asks one question."""
-    row = next(row for row in table_of(paper, table).rows if row.label == label)
-    system = read_system(row.spec(dataset))
-    models = {role: ScriptedModel(script=lambda _call: "Ada.", role=role) for role in ROLES}
-    graph = build_graph(
-        system.method,
-        model=models["generator"],
-        proxy=models["proxy"],
-        retriever=RecordingRetriever(),
-        **system.options,
-    )
-    graph.invoke({"question": "Who built the bridge?"})
-    return [call.text for role in ROLES for call in models[role].calls]
 
 
 @pytest.mark.parametrize("table", ["1", "2", "3"])

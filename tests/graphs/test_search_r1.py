@@ -83,11 +83,7 @@ def test_another_model_is_shown_what_was_found_as_a_message() -> None:
         ),
         ("research", "<search>bridge Alden</search>", ' <result>\n"Card '),
         ("autorefine", "<search>bridge Alden</search>", "\n\n<documents>Doc 1(Title: Card"),
-        (
-            "o2_searcher",
-            "<search>\n<query>bridge Alden</query>\n</search>",
-            'Search learnings: <learnings>"Card ',
-        ),
+        ("o2_searcher", "<search>\n<query>bridge Alden</query>\n</search>", 'Search learnings: <learnings>"Card '),
     ],
 )
 def test_each_protocol_has_its_marks(protocol: str, query: str, marks: str) -> None:

@@ -266,10 +266,7 @@ def test_pages_are_indexed_once(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(ingest, "fetch", fetch)
     page = "https://example.org/page"
     report = kb.index_pages([f"{page}#top", "https://example.org/lost"])
-    assert (report.added, str(report.notices[0])) == (
-        1,
-        "https://example.org/lost: cannot be fetched (not found)",
-    )
+    assert (report.added, str(report.notices[0])) == (1, "https://example.org/lost: cannot be fetched (not found)")
     assert kb.index_pages(page).unchanged == 1
     (doc,) = kb.as_retriever(k=1).invoke("high water")
     assert (doc.metadata["title"], doc.metadata["source"]) == ("Tides", page)

@@ -195,8 +195,7 @@ def test_e5_gets_its_prefixes(tmp_path: Path) -> None:
     folder = str(make_tiny_encoder(tmp_path / "e5-tiny"))
     bare, ours = library.SentenceTransformer(folder), named_embeddings(folder)
     query, passage = bare.encode(
-        ["query: capital of France", f"passage: {CITIES[0].page_content}"],
-        normalize_embeddings=True,
+        ["query: capital of France", f"passage: {CITIES[0].page_content}"], normalize_embeddings=True
     )
     assert np.allclose(ours.embed_query("capital of France"), query, atol=1e-5)
     assert np.allclose(ours.embed_documents([CITIES[0].page_content])[0], passage, atol=1e-5)

@@ -43,14 +43,7 @@ def test_case_punctuation_and_space_do_not_matter(text: str) -> None:
 
 
 def test_words() -> None:
-    assert words("Don't stop, Łódź 1984! snake_case") == [
-        "don't",
-        "stop",
-        "łódź",
-        "1984",
-        "snake",
-        "case",
-    ]
+    assert words("Don't stop, Łódź 1984! snake_case") == ["don't", "stop", "łódź", "1984", "snake", "case"]
 
 
 def test_estimates() -> None:

@@ -16,18 +16,7 @@ MARKS = "\u0301\u093f\u093e\u094d\u064e\u0bc1\u3099\U00011081"
 
 
 @pytest.mark.parametrize(
-    "word",
-    [
-        "किताब",
-        "पुस्तक",
-        "புத்தகம்",
-        "كِتَاب",
-        "הַתּוֹרָה",
-        "മലയാളം",
-        "cafe\u0301",
-        "i\u0307stanbul",
-        "か\u3099",
-    ],
+    "word", ["किताब", "पुस्तक", "புத்தகம்", "كِتَاب", "הַתּוֹרָה", "മലയാളം", "cafe\u0301", "i\u0307stanbul", "か\u3099"]
 )
 def test_a_word_keeps_its_marks(word: str) -> None:
     for pattern in (WORD, LETTERS):

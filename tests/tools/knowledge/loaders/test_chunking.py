@@ -74,11 +74,7 @@ def test_windows_share_the_overlap():
 def test_sections_and_headings_without_text():
     (loaded,), _ = read("a.md", "# Book\n\n## Leave\n\nTen days.\n\n## Keys\n\nForty euro.\n\n## Dogs\n")
     chunks = [(each.text, each.metadata.get("heading_path")) for each in passages(loaded, chunker="headings")]
-    assert chunks == [
-        ("## Leave\n\nTen days.", ["Leave"]),
-        ("## Keys\n\nForty euro.", ["Keys"]),
-        ("## Dogs", ["Dogs"]),
-    ]
+    assert chunks == [("## Leave\n\nTen days.", ["Leave"]), ("## Keys\n\nForty euro.", ["Keys"]), ("## Dogs", ["Dogs"])]
 
 
 def test_long_tables_repeat_their_header():

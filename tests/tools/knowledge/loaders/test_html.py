@@ -128,11 +128,7 @@ def test_formulas():
 
 
 def test_encodings_of_pages():
-    for head, encoding in [
-        ('<meta charset="iso-8859-1">', "cp1252"),
-        ("", "utf-8"),
-        ("", "cp1252"),
-    ]:
+    for head, encoding in [('<meta charset="iso-8859-1">', "cp1252"), ("", "utf-8"), ("", "cp1252")]:
         (page,), _ = read("a.html", f"{head}<p>Zürich – Köln</p>".encode(encoding))
         assert page.text == "Zürich – Köln"
     for encoding, text in [

@@ -76,10 +76,7 @@ def test_a_host_is_resolved_once_and_named_to_its_server(site, monkeypatch):
     assert "private address, other.example" in refusal(f"http://pages.example:{port}/other")
 
 
-@pytest.mark.parametrize(
-    ("path", "reason"),
-    [("/none", "404"), ("/loop", "redirects")],
-)
+@pytest.mark.parametrize(("path", "reason"), [("/none", "404"), ("/loop", "redirects")])
 def test_refusals(site, path, reason):
     assert reason in refusal(site + path)
 
