@@ -80,19 +80,6 @@ def pptx(*slides, **parts):
     )
 
 
-def epub(text, times=1):
-    """Return a book that shows its only chapter so many times."""
-    item = '<item id="c" href="c.xhtml"/>'
-    spine = '<itemref idref="c"/>' * times
-    return zipped(
-        **{
-            "META-INF/container.xml": '<container><rootfiles><rootfile full-path="b.opf"/></rootfiles></container>',
-            "b.opf": f"<package><manifest>{item}</manifest><spine>{spine}</spine></package>",
-            "c.xhtml": f"<html><body><p>{text}</p></body></html>",
-        }
-    )
-
-
 def pdf(*pages, objects=(), font="/Type /Font /Subtype /Type1 /BaseFont /Helvetica"):
     """Return a PDF of pages: (content stream, entries of the page such as `/Annots […]`).
 
