@@ -3,9 +3,9 @@
     python docs/sync.py            # what `make sync` runs
     python docs/sync.py --check    # what `make lint` runs: fails where a file is stale, and names it
 
-Generated are `langgraph.json`'s graphs, the names that type checkers see, `docs/commands.md`, and the blocks between
-`<!-- NAME: begin -->` and `<!-- NAME: end -->` in the docs. The site's own pages (`hooks/pages.py`) are made when it
-is built.
+Generated are `langgraph.json`'s graphs, the names that type checkers see, `docs/commands.md`, `docs/methods.md`, and the
+blocks between `<!-- NAME: begin -->` and `<!-- NAME: end -->` in the docs. The site's own pages (`hooks/pages.py`) are
+made when it is built.
 """
 
 from __future__ import annotations
@@ -56,8 +56,11 @@ def calls(method: Method) -> str:
 
 
 def methods() -> str:
-    """Return the tables of the methods, a group each."""
-    tables = []
+    """Return the page of the methods, a table for each group."""
+    tables = [
+        "# All methods",
+        "[Which one to choose](choose.md). Calls are those of one question with the default options.",
+    ]
     for group in get_args(Group):
         rows = [
             [f"`{method.name}`", method.summary, calls(method), method.paper]
@@ -65,8 +68,8 @@ def methods() -> str:
             if method.group == group
         ]
         if rows:
-            tables += [f"### {group.capitalize()}", table("method | what it does | calls | paper", rows)]
-    return "\n\n".join(tables)
+            tables += [f"## {group.capitalize()}", table("method | what it does | calls | paper", rows)]
+    return "\n\n".join(tables) + "\n"
 
 
 def models() -> str:
@@ -242,7 +245,6 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "retrieval": lambda: table(*claims.retrieval_table()),
     },
     "docs/results.md": {"methods": lambda: table(*claims.methods_table())},
-    "docs/choose.md": {"methods": methods},
     "docs/models.md": {"models": models, "roles": roles},
     "docs/documents.md": {
         "file types": file_types,
@@ -287,6 +289,7 @@ def generated() -> dict[Path, str]:
     names, settings = ROOT / "src/ragweave/names.py", ROOT / "langgraph.json"
     files = {
         ROOT / "docs/commands.md": commands(),
+        ROOT / "docs/methods.md": methods(),
         names: with_names(names.read_text("utf-8")),
         settings: langgraph_json(settings.read_text("utf-8")),
     }

@@ -53,7 +53,7 @@ def on_config(config: Any) -> Any:
     """Put the methods into the navigation, and keep it for `llms.txt`."""
     for section in config.nav:
         if "Methods" in section:
-            section["Methods"] = [
+            section["Methods"] = ["methods.md"] + [
                 {group.capitalize(): pages}
                 for group in get_args(Group)
                 if (pages := [f"methods/{method.name}.md" for method in METHODS.ours() if method.group == group])
