@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from ragweave.cli.main import app
 from ragweave.cli.options import models_of
 from ragweave.cli.runs import prices_of
-from ragweave.errors import UsageError
+from ragweave.errors import MissingExtraError, UsageError
+from ragweave.tools.embeddings.minilm import onnx_available
 
 Run = Callable[..., Any]
 
@@ -132,6 +133,37 @@ def test_reproduce_stands_beside_the_paper(run: Run, tmp_path: Path) -> None:
     assert "| Post-Fusion |" in text
     assert "| paper |" in text
     assert "27.5" in text
+
+
+def test_reproduce_searches_the_corpora_that_a_paper_publishes(run: Run, tmp_path: Path) -> None:
+    """HippoRAG 2: MuSiQue's form and HotpotQA's, with a corpus beside each; its passages are whole, sentences joined."""
+    if not onnx_available():
+        raise MissingExtraError("this test", "offline")
+    film, person = ["Low Tide is a film.", " It was made by Aaron Schneider."], ["Aaron Schneider lives in Ohio."]
+    corpus = [{"title": "Low Tide", "text": "".join(film)}, {"title": "Aaron Schneider", "text": person[0]}]
+    corpus += [{"title": f"Film {n}", "text": f"The director of film {n} was born and made a tide."} for n in range(6)]
+    asked = {"question": "Where was the director of Low Tide born?", "answer": "Ohio"}
+    context = [["Low Tide", film], ["Aaron Schneider", person], ["Film 0", [corpus[2]["text"]]]]
+    facts = [["Low Tide", 1], ["Aaron Schneider", 0]]
+    marked = [
+        {"title": passage["title"], "paragraph_text": passage["text"], "is_supporting": at < 2}
+        for at, passage in enumerate(corpus[:3])
+    ]
+    for name, row in (
+        ("musique", {**asked, "id": "2hop__1", "paragraphs": marked, "question_decomposition": []}),
+        ("hotpotqa", {**asked, "_id": "1", "context": context, "supporting_facts": facts}),
+    ):
+        (tmp_path / f"{name}.json").write_text(json.dumps([row]))
+        (tmp_path / f"{name}_corpus.json").write_text(json.dumps(corpus))
+    done = run("reproduce", "hipporag2", "--data", ".")
+    assert done.exit_code == 0, done.output
+    for name, printed in (("musique", "74.7"), ("hotpotqa", "96.3")):
+        text = (tmp_path / "runs" / f"hipporag2-table3-{name}" / "report.md").read_text()
+        rows = {line.split("|")[1].strip(): line for line in text.splitlines()[::-1] if line.startswith("| ")}
+        assert printed in rows["HippoRAG 2"]
+        assert "100.0" in rows["ragweave, graph"]
+        assert "50.0" in rows["BM25"]
+    assert "needs musique.json or" in str(run("reproduce", "hipporag2", "--data", "runs").exception)
 
 
 def test_reproduce_lists_the_tables(run: Run) -> None:

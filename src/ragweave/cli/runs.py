@@ -163,7 +163,7 @@ def evaluate(
     more: dict[str, Any] = {"limits": limits, "concurrency": concurrency, "cache": cache}
     if synthetic:
         more |= write_questions(settings, synthetic, folder, **more)
-    _run(settings, folder, shard=shard, ray=ray, **more)
+    end(_run(settings, folder, shard=shard, ray=ray, **more))
 
 
 def write_questions(settings: EvalSettings, count: int, folder: Path, **more: Any) -> dict[str, Any]:
@@ -204,8 +204,8 @@ def _run(
     shard: str = "",
     paper: Paper | None = None,
     **more: Any,
-) -> None:
-    """Run here or on a cluster, show and write the report, print the cost, and exit with the run's code."""
+) -> Summary:
+    """Run here or on a cluster, show and write the report, and print the cost."""
     from ragweave.evaluation import evaluate
     from ragweave.evaluation.folder import read_results, shard_folder
 
@@ -220,7 +220,7 @@ def _run(
     dollars = f", ${summary.dollars:.4f}" if summary.dollars else ""
     done = f"{summary.answered} answered" + (f", {summary.skipped} before" if summary.skipped else "")
     typer.echo(f"{folder}: {done}, {summary.failed} failed; {summary.calls} calls{dollars}", err=True)
-    end(summary)
+    return summary
 
 
 def _resumed(folder: Path) -> EvalSettings:
@@ -262,9 +262,12 @@ def _report(folders: list[Path], main: str, out: Path) -> list[Path]:
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="blendfilter, slimplm, filco or post-fusion.")] = "",
+    paper: Annotated[str, typer.Argument(help="blendfilter, slimplm, filco, post-fusion or hipporag2.")] = "",
     table: Annotated[str, typer.Argument(help="The table, such as 1, table2, figure3 or '1 with gold'.")] = "",
     data: Annotated[str | None, typer.Argument(help="NAME:FILE of one of its data sets.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--data", help="Folder with the data sets that the paper publishes (hipporag2).")
+    ] = None,
     model: Model = None,
     paper_model: Annotated[str, typer.Option(help="The paper's model whose numbers are shown.")] = "",
     show_plan: Annotated[bool, typer.Option("--plan", help="Print what each row would run, and what differs.")] = False,
@@ -296,30 +299,41 @@ def reproduce(
 
     filters = {name: folder for name, _, folder in (text.rpartition("=") for text in filter_ or ())}
     models = options.models_of(model, EVAL_ROLES)
-    if data is None and not (show_plan and table):
+    table = table or (papers.tables(paper)[0].name if folder else "")
+    sets = papers.table_of(paper, table).published(folder) if folder else [data] if data else []
+    if not sets and not (show_plan and table):
         _list_tables(paper, table)
         return
-    dataset = open_dataset(data).name if data else papers.table_of(paper, table).datasets[0]
-    plan = papers.plan(paper, table, dataset, model=paper_model, only=row, filters=filters, scorer=SCORER in models)
-    if show_plan or data is None:
-        _show_plan(plan)
+    names = [open_dataset(spec).name for spec in sets] or papers.table_of(paper, table).datasets[:1]
+    plans = [
+        papers.plan(paper, table, name, model=paper_model, only=row, filters=filters, scorer=SCORER in models)
+        for name in names
+    ]
+    if show_plan:
+        for plan in plans:
+            _show_plan(plan)
         return
-    folder = out or Path("runs") / f"{paper}-{table}-{dataset}".replace(" ", "")
-    settings = replace(
-        plan.settings,
-        data=data,
-        models={"generator": "extractive", **models},
-        options=read_pairs(option or ()),
-        kb=kb,
-        retriever=plan.settings.retriever if kb and retriever == "auto" else retriever,
-        rerank=rerank,
-        limit=limit,
-        drop_answered=drop_answered,
-        prices=prices_of(price),
-    )
     limits = Limits(max_calls=max_calls, max_cost_usd=max_cost)
     more: dict[str, Any] = {"limits": limits, "concurrency": concurrency, "cache": cache}
-    _run(settings, folder, paper=plan.paper, **more)
+    for spec, name, plan in zip(sets, names, plans, strict=True):
+        settings = replace(
+            plan.settings,
+            data=spec,
+            models={**plan.settings.models, **models},
+            options=read_pairs(option or ()),
+            kb=kb,
+            corpus="" if kb else plan.settings.corpus,
+            retriever=plan.settings.retriever if kb and retriever == "auto" else retriever,
+            rerank=rerank,
+            limit=limit,
+            drop_answered=drop_answered,
+            prices=prices_of(price),
+        )
+        place = out / name if out and folder else out
+        default = Path("runs") / f"{paper}-{table}-{name}".replace(" ", "")
+        summary = _run(settings, place or default, paper=plan.paper, **more)
+        if summary.exit_code:
+            end(summary)
 
 
 def _show_plan(plan: Plan) -> None:

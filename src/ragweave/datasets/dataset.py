@@ -67,13 +67,20 @@ class Dataset:
             yield replace(question, id=f"{question.id}{again}", at=at)
 
     def corpus(self) -> Iterator[Document]:
-        """Yield every passage of the collection, or of all questions, once."""
+        """Yield every passage of the collection, or of all questions, once.
+
+        The collection of `musique.json` is `musique_corpus.json` beside it, if that exists: rows with `title` and `text`,
+        as HippoRAG publishes them.
+        """
         corpus = FORMATS.named(self.name).corpus if self.name else None
         if corpus is not None:
             yield from corpus(Path(self.place))
             return
         seen: set[str] = set()
-        for doc in chain.from_iterable(question.passages for question in self):
+        beside = Path(f"{self.place.removesuffix('.json')}_corpus.json")
+        passages = (question.passages for question in self)
+        collection = [map(formats.read_passage, read_rows(beside))] if beside.exists() else passages
+        for doc in chain.from_iterable(collection):
             if doc.id not in seen:
                 seen.add(str(doc.id))
                 yield doc

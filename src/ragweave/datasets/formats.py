@@ -366,6 +366,11 @@ def beir_corpus(folder: Path) -> Iterator[Document]:
             yield passage(text or title, title, row.text("_id"))
 
 
+def read_passage(row: Row) -> Document:
+    """Read a row of a corpus: a text and perhaps a title."""
+    return passage(row.text("text"), str(row.get("title") or ""))
+
+
 def _packed(path: Path) -> Path:
     packed = path.with_name(path.name + ".gz")
     return packed if packed.exists() and not path.exists() else path

@@ -1,6 +1,6 @@
 """`reproduce PAPER TABLE`: an evaluation with a table's systems, beside the paper's numbers.
 
-`published/*.json` hold the tables and figures of four papers that show results, one object each:
+`published/*.json` hold tables and figures of five papers, one object each:
 
     {"name": "table1", "title": "…", "gold": "as_found", "notes": ["…"],
      "rows": [{"label": "ReAct", "system": "react[k=5,shots=3]", "model": "gpt-3.5-turbo-instruct",
@@ -35,7 +35,7 @@ from ragweave.evaluation.evaluate import EvalSettings
 from ragweave.evaluation.metrics import Metric
 from ragweave.graphs import METHODS
 
-PAPERS = ("blendfilter", "slimplm", "filco", "post-fusion")
+PAPERS = ("blendfilter", "slimplm", "filco", "post-fusion", "hipporag2")
 
 Values: TypeAlias = dict[str, float]
 """A value per question, by the question's id."""
@@ -43,6 +43,8 @@ Scores: TypeAlias = dict[str, Values]
 """Values by metric."""
 
 _FILE = "paper.json"
+_READS_LITTLE = "extractive?similarity=lexical"
+"""The model of tables about retrieval, whose answers nobody scores."""
 _COLUMN = re.compile(r"(?:(gain)\()?([\w@]+)\)?(?:>([\d.]+))?(?:/(positive|negative))?")
 _SQUAD = {"em": "squad_em", "f1": "squad_f1"}
 _FILCO = {"em": "filco_em", "f1": "filco_f1", "unigram_f1": "filco_f1", "output_precision": "filco_precision"}
@@ -83,6 +85,8 @@ class Table:
     rows: Sequence[TableRow]
     gold: str = "as_found"
     notes: Sequence[str] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The names of the files that the paper publishes, by data set; their corpora are searched."""
 
     @property
     def datasets(self) -> list[str]:
@@ -93,6 +97,18 @@ class Table:
     def models(self) -> list[str]:
         """The models that answer."""
         return list(dict.fromkeys(row.model for row in self.rows if row.model))
+
+    def published(self, folder: Path) -> list[str]:
+        """Return the data sets whose published files a folder holds, as specs.
+
+        Raises:
+            UsageError: There are none.
+        """
+        specs = [f"{name}:{folder / file}" for name, file in self.files.items() if (folder / file).exists()]
+        if not specs:
+            wanted = " or ".join(self.files.values()) or "no files for this table: name a data set NAME:FILE"
+            raise UsageError(f"{folder}: --data needs {wanted}")
+        return specs
 
 
 @dataclass(frozen=True)
@@ -233,6 +249,8 @@ def plan(
             metrics=tuple(dict.fromkeys([*map(base_of, columns), *parts])),
             gold=table.gold,
             retriever=retriever,
+            corpus="file" if table.files else "",
+            models={"generator": _READS_LITTLE if table.files else "extractive"},
         ),
         Paper(
             title=f"{paper}, {table.name}: {table.title} ({dataset}{f', {model}' if model else ''})",
