@@ -157,7 +157,7 @@ NOT_OFFERED: list[tuple[dict[str, Any], str]] = [
     ({"input": []}, "input: "),
     ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "only text, not input_image"),
     ({"input": "x" * 100_001}, "input: the question has 100001 characters"),
-    ({"text": {"format": {"type": "json_schema"}}}, "text.format: "),
+    ({"text": {"format": {"type": "json_schema"}}}, "text.format.type: Input should be 'text'"),
     ({"tool_choice": "required"}, "tool_choice: "),
     ({"background": True}, "background: "),
     ({"conversation": "conv_1"}, "conversation: "),
@@ -226,7 +226,11 @@ async def test_a_follow_up_is_restated_and_earlier_pictures_are_passed_over() ->
 
 REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"n": 2}, 400, "n: "),
-    ({"response_format": {"type": "json_schema", "json_schema": {}}}, 400, "response_format: "),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {}}},
+        400,
+        "response_format.type: Input should be 'text'",
+    ),
     ({"tool_choice": "required"}, 400, "tool_choice: "),
     ({"tool_choice": {"type": "function"}}, 400, "tool_choice: "),
     ({"model": "nope"}, 404, "there is no model 'nope': concat"),

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
 from math import ceil
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote as percent_encoded
 
 from fastapi import FastAPI, Request
@@ -50,12 +50,24 @@ BEAT = 5.0
 
 
 class Message(BaseModel):
-    """A message of the conversation."""
+    """A message of the conversation, or a tool's call or output, which has no role in responses."""
 
-    role: str
+    role: str = ""
     content: str | list[dict[str, Any]] | None = None
     tool_calls: list[Any] | None = None
     """An agent's tool calls: the text beside them is not an answer."""
+
+
+class TextFormat(BaseModel):
+    """The form of an answer, which is text."""
+
+    type: Literal["text"] = "text"
+
+
+class TextSettings(BaseModel):
+    """A response's settings of its text."""
+
+    format: TextFormat | None = None
 
 
 class ModelRequest(BaseModel):
@@ -63,16 +75,7 @@ class ModelRequest(BaseModel):
 
     model: str
     stream: bool | None = None
-    tool_choice: Any = None
-
-    def check(self) -> None:
-        """Refuse what is not offered.
-
-        Raises:
-            ApiError: It asks for an unknown feature.
-        """
-        if self.tool_choice not in (None, "none", "auto"):
-            raise ApiError(400, "tool_choice: this endpoint calls no tools; leave tool_choice out, or set it to none")
+    tool_choice: Literal["none", "auto"] | None = None
 
 
 class ChatRequest(ModelRequest):
@@ -80,54 +83,28 @@ class ChatRequest(ModelRequest):
 
     messages: list[Message] = Field(min_length=1, max_length=10_000)
     stream_options: dict[str, Any] | None = None
-    n: int | None = None
-    response_format: dict[str, Any] | None = None
-
-    def check(self) -> None:
-        """Refuse several answers, and answers that are not text."""
-        super().check()
-        if self.n not in (None, 1):
-            raise ApiError(400, "n: a question has one answer; leave n out, or set it to 1")
-        _check_text("response_format", self.response_format)
-
-
-class Item(Message):
-    """An item of a response's input: a message, or a tool's call or output, which has no role."""
-
-    role: str = ""
+    n: Literal[1] | None = None
+    response_format: TextFormat | None = None
 
 
 class ResponseRequest(ModelRequest):
     """A request for a response."""
 
-    input: list[Item] = Field(min_length=1, max_length=10_000)
+    input: list[Message] = Field(min_length=1, max_length=10_000)
     instructions: str | None = None
     previous_response_id: str | None = None
     store: bool | None = None
-    text: dict[str, Any] | None = None
-    background: bool | None = None
-    conversation: Any = None
+    text: TextSettings | None = None
+    background: Literal[False] | None = None
+    conversation: None = None
 
     @field_validator("input", mode="before")
     @classmethod
     def _items(cls, given: Any) -> Any:
         return [{"role": "user", "content": given}] if isinstance(given, str) else given
 
-    def check(self) -> None:
-        """Refuse answers that are not text, and what is kept elsewhere than in the thread store."""
-        super().check()
-        _check_text("text.format", (self.text or {}).get("format"))
-        if self.background or self.conversation is not None:
-            name = "background" if self.background else "conversation"
-            raise ApiError(400, f"{name}: not offered here; leave it out, and go on by previous_response_id")
-
 
 _AnyRequest = TypeVar("_AnyRequest", bound=ModelRequest)
-
-
-def _check_text(name: str, given: Any) -> None:
-    if given is not None and (not isinstance(given, dict) or given.get("type", "text") != "text"):
-        raise ApiError(400, f"{name}: answers are text; leave {name} out")
 
 
 class Answer(NamedTuple):
@@ -195,7 +172,6 @@ class Endpoint:
             raise ApiError(400, f"{where}: {first['msg']}") from error
         if model_request.model not in self.names:
             raise self.unknown(model_request.model)
-        model_request.check()
         return model_request
 
     def unknown(self, model: str) -> ApiError:
@@ -249,9 +225,9 @@ class Endpoint:
 
     def keep(self, owner: str, name: str, turns: Sequence[Message], answer: Answer) -> None:
         """Keep a response with what was said before, as text."""
-        texts = [{"role": turn.role, "content": _text(turn)} for turn in turns]
-        spoken = {"turns": [*texts, {"role": "assistant", "content": answer.text}]}
+        texts = [*((turn.role, _text(turn)) for turn in turns), ("assistant", answer.text)]
         if self.threads is not None:
+            spoken = {"turns": [{"role": role, "content": text} for role, text in texts]}
             self.threads.put(("responses", owner), name, spoken)
 
     async def thread(self, owner: str, name: str | None) -> list[Message]:
@@ -388,10 +364,9 @@ def _add_completions(app: FastAPI, endpoint: Endpoint) -> None:
 
     @app.post("/v1/chat/completions")
     async def complete(request: Request) -> Response:
-        chat_request = await endpoint.read(request, ChatRequest)
-        messages = messages_of(_turns(chat_request.messages), "messages")
-        work = asyncio.create_task(endpoint.answer(chat_request.model, messages))
-        return await _reply(request, chat_request, _Completion(chat_request), work)
+        asked = await endpoint.read(request, ChatRequest)
+        answering = endpoint.answer(asked.model, messages_of(_turns(asked.messages), "messages"))
+        return await _reply(request, asked, _Completion(asked), asyncio.create_task(answering))
 
     @app.post("/v1/responses")
     async def respond(request: Request) -> Response:
@@ -399,13 +374,10 @@ def _add_completions(app: FastAPI, endpoint: Endpoint) -> None:
         owner = caller_id(request.headers.get("authorization", "").encode())
         turns = [*await endpoint.thread(owner, asked.previous_response_id), *_turns(asked.input)]
         system = [Message(role="system", content=asked.instructions)] if asked.instructions else []
-        messages, kept = (
-            messages_of([*system, *turns], "input"),
-            endpoint.threads is not None and asked.store is not False,
-        )
-        form = _Response(asked, kept=kept)
-        keep = partial(endpoint.keep, owner, form.id, turns) if kept else None
-        return await _reply(request, asked, form, asyncio.create_task(endpoint.answer(asked.model, messages, keep)))
+        form = _Response(asked, kept=endpoint.threads is not None and asked.store is not False)
+        keep = partial(endpoint.keep, owner, form.id, turns) if form.kept else None
+        answering = endpoint.answer(asked.model, messages_of([*system, *turns], "input"), keep)
+        return await _reply(request, asked, form, asyncio.create_task(answering))
 
 
 def _model(endpoint: Endpoint, name: str) -> dict[str, Any]:
@@ -457,7 +429,8 @@ class _Response:
     """A response whose output is one message, as JSON or as the events of a stream."""
 
     def __init__(self, asked: ResponseRequest, *, kept: bool) -> None:
-        self.id, self._item, self._numbers = f"resp_{uuid.uuid4().hex}", f"msg_{uuid.uuid4().hex}", count()
+        self.id, self.kept = f"resp_{uuid.uuid4().hex}", kept
+        self._item, self._numbers = f"msg_{uuid.uuid4().hex}", count()
         given = asked.model_dump(include={"model", "instructions", "previous_response_id"})
         self._head = {**_NOT_OFFERED, **given, "id": self.id, "created_at": int(time.time()), "store": kept}
 
