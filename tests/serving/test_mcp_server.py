@@ -18,6 +18,7 @@ from ragweave import KnowledgeBase, build_graph
 from ragweave.serving.guard import LOCAL_HOSTS, AccessLimits
 from ragweave.serving.mcp_server import create_server, http_app
 from ragweave.testing import ModelCall, RecordingRetriever, ScriptedModel
+from ragweave.tools.retrieval import Bm25Retriever
 
 DOCUMENTS = [
     Document(
@@ -173,6 +174,18 @@ async def test_a_failure_is_told_in_general_terms() -> None:
     def script(_call: Any) -> str:
         raise ToolError("/srv/library is broken")
 
+    class Broken:
+        def sources(self) -> None:
+            script(None)
+
+    retriever = Bm25Retriever.from_documents(DOCUMENTS).model_copy(update={"collection": Broken()})
+    broken = create_server(build_graph("concat", model="extractive", retriever=retriever), retriever)
+    for mode in ("auto", "legacy"):
+        async with Client(broken, mode=mode) as client:
+            for work in (client.list_resources(), client.read_resource("ragweave://sources/x")):
+                with pytest.raises(MCPError) as caught:
+                    await work
+                assert "/srv" not in str(caught.value)
     async with Client(server(script)) as client:
         result: Any = await client.call_tool("ask", {"question": "Who?"})
     assert result.is_error

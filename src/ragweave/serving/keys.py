@@ -198,12 +198,13 @@ class Account:
         """Return a retriever whose searches and readings are recorded; None for None."""
         if retriever is None:
             return None
-        recorded, places = _RecordedSearch(base=retriever, account=self), known_of(retriever, "places")
-        if places is not None:
-            recorded.places = lambda name, sides: self.noted("fetch", places(name, sides))
-        if (collection := known_of(retriever, "collection")) is not None:
-            recorded.collection = _RecordedCollection(self, collection)
-        return recorded
+        places, collection = known_of(retriever, "places"), known_of(retriever, "collection")
+        return _RecordedSearch(
+            base=retriever,
+            account=self,
+            places=places and (lambda name, sides: self.noted("fetch", places(name, sides))),
+            collection=None if collection is None else _RecordedCollection(self, collection),
+        )
 
     def noted(self, method: str, docs: list[Document]) -> list[Document]:
         """Return passages, once it is written down that they were read."""
@@ -253,13 +254,11 @@ class _Recorded:
 
 
 class _RecordedSearch(PassageRetriever):
-    account: Any
+    account: Account
 
     def _find(self, query: str, k: int) -> list[Document]:
-        docs: list[Document] = self.account.noted(
-            "search", find_with(self.base, query, k) if self.base is not None else []
-        )
-        return docs
+        docs = find_with(self.base, query, k) if self.base is not None else []
+        return self.account.noted("search", docs)
 
 
 class _RecordedCollection(NamedTuple):

@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Sequence
+from itertools import islice
 from typing import Annotated, Any
 
 from langchain_core.callbacks import AsyncCallbackHandler
@@ -37,6 +38,8 @@ _LOG = logging.getLogger("ragweave.serving")
 MAX_RESOURCES = 1_000
 """Maximum sources that are listed as resources; of more, the first."""
 _RESOURCE = "ragweave://sources/"
+_ASK = "Answer a question from the knowledge base, quoting the sentences that support the answer."
+_RESEARCH = "Write a report on a question from the knowledge base, section by section. It takes many model calls."
 
 Question = Annotated[str, Field(description="The question, understandable by itself.", max_length=4_000)]
 Query = Annotated[str, Field(description="What to look for.", max_length=4_000)]
@@ -120,7 +123,8 @@ class _Server(MCPServer):
 
     async def list_resources(self) -> list[Resource]:
         """List the first `MAX_RESOURCES` sources."""
-        listed = [*(await asyncio.to_thread(self._sources)).items()][:MAX_RESOURCES]
+        sources = (await _safely(asyncio.to_thread(self._sources))).items()
+        listed = islice(sources, MAX_RESOURCES)
         return [Resource(uri=_RESOURCE + name, name=file_of(key), mime_type="text/plain") for name, key in listed]
 
     def _text(self, name: str) -> str:
@@ -141,10 +145,9 @@ def create_server(
         research: The method `research`, for a tool of its own; None: no such tool.
     """
     server = _Server(known_of(retriever, "collection"))
-    _add_method(server, "ask", "Answer a question from the knowledge base, quoting the supporting sentences.", graph)
+    _add_method(server, "ask", _ASK, graph)
     if research is not None:
-        about = "Write a report on a question from the knowledge base, section by section. This takes many model calls."
-        _add_method(server, "research", about, research)
+        _add_method(server, "research", _RESEARCH, research)
     if retriever is not None:
         _add_search(server, retriever)
     return server
