@@ -80,7 +80,7 @@ async def test_what_a_search_found_can_be_fetched_by_its_id(kb: KnowledgeBase) -
     assert all(schemas[name] for name in ("ask", "research", "search", "fetch"))  # the client has validated the results
     assert fetched.structured_content == first
     assert (first["id"], first["title"]) == ("d7", "Bridge 7 — b7.pdf, page 7")
-    assert text(fetched).startswith('<passage 1 source="Bridge 7 — b7.pdf, page 7">')
+    assert text(fetched).startswith('<passage 1 id="d7" source="Bridge 7 — b7.pdf, page 7">')
     assert (first["url"], page["url"]) == ("urn:ragweave:passage:d7", "https://example.org/a")
     assert unknown.is_error
     assert "/srv" not in str([found, fetched])

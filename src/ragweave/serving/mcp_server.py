@@ -205,9 +205,10 @@ def answer_text(output: dict[str, Any]) -> str:
 
 
 def passages_text(passages: Sequence[Document]) -> str:
-    """Return passages as text for a model: numbered blocks with their sources, which no passage can forge."""
+    """Return passages as text for a model: numbered blocks with ids and sources, which no passage can forge."""
     blocks = (
-        f'<passage {number} source="{one_line(label_of(doc))}">\n{untrusted(doc.page_content).strip()}\n</passage>'
+        f'<passage {number} id="{one_line(str(doc.id))}" source="{one_line(label_of(doc))}">\n'
+        f"{untrusted(doc.page_content).strip()}\n</passage>"
         for number, doc in enumerate(passages, start=1)
     )
     return "\n".join(blocks) or "No passage matches."
