@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import os
+import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -20,12 +22,18 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[1]
 
 
+def built(folder: Path, address: str = "") -> Path:
+    """Build the wheel, with an address of the repository."""
+    builders = pytest.importorskip("hatchling.builders.wheel", reason="the wheel needs hatchling")
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    settings["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"] = address
+    (path,) = builders.WheelBuilder(str(ROOT), config=settings).build(directory=str(folder))
+    return Path(path)
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    builders = pytest.importorskip("hatchling.builders.wheel", reason="the wheel needs hatchling")
-    builder = builders.WheelBuilder(str(ROOT))
-    (path,) = builder.build(directory=str(tmp_path_factory.mktemp("wheel")))
-    return Path(path)
+    return built(tmp_path_factory.mktemp("wheel"))
 
 
 def test_everything_of_the_package_is_in_it_and_nothing_else(wheel: Path) -> None:
@@ -39,6 +47,22 @@ def test_everything_of_the_package_is_in_it_and_nothing_else(wheel: Path) -> Non
     }
     assert "ragweave/py.typed" in names
     assert names == package
+
+
+def test_a_release_needs_the_address_of_the_repository_from_which_all_links_follow(wheel: Path, tmp_path: Path) -> None:
+    problems = runpy.run_path(str(ROOT / ".ci" / "release.py"))["problems"]
+    assert any("`repository`, the address, is not set" in problem for problem in problems(wheel))
+    address = "https://host.example/owner/name"
+    linked = built(tmp_path, address)
+    assert [problem for problem in problems(linked, "v9.9.9") if "CHANGELOG" not in problem] == [
+        f"the tag is v9.9.9, the version {metadata.version('ragweave')}"
+    ]
+    with zipfile.ZipFile(linked) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        text = archive.read(name).decode()
+    links = re.findall(rf"\]\({address}/(blob|tree|raw)/v[^/]+/([^)#]+)", text)
+    assert ("raw", "docs/assets/session.svg") in links
+    assert [path for _, path in links if not (ROOT / path).exists()] == []
 
 
 def test_vectors_need_no_torch() -> None:

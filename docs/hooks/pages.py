@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
+import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -46,11 +47,15 @@ ARXIV = {
     "SuRe": "2404.13081",
     "TARG": "2511.09803",
 }
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 RESULTS = Path(__file__).parents[1] / "results.md"
 
 
 def on_config(config: Any) -> Any:
-    """Put the methods into the navigation, and keep it for `llms.txt`."""
+    """Put the methods into the navigation, and a link to the repository if its address is set."""
+    hooks = tomllib.loads(PROJECT.read_text("utf-8"))["tool"]["hatch"]["metadata"]["hooks"]
+    if address := hooks["custom"]["repository"]:
+        config.repo_url, config.repo_name = address, "Repository"
     for section in config.nav:
         if "Methods" in section:
             section["Methods"] = ["methods.md"] + [
