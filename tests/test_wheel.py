@@ -10,6 +10,7 @@ import re
 import runpy
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from contextlib import suppress
@@ -36,7 +37,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(tmp_path_factory.mktemp("wheel"))
 
 
-def test_everything_of_the_package_is_in_it_and_nothing_else(wheel: Path) -> None:
+def test_everything_of_the_package_is_in_it_and_in_the_source_distribution(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     source = ROOT / "src"
@@ -47,6 +48,11 @@ def test_everything_of_the_package_is_in_it_and_nothing_else(wheel: Path) -> Non
     }
     assert "ragweave/py.typed" in names
     assert names == package
+    builders = pytest.importorskip("hatchling.builders.sdist")
+    (packed,) = builders.SdistBuilder(str(ROOT)).build(directory=str(tmp_path))
+    with tarfile.open(packed) as sources:
+        paths = {name.partition("/")[2] for name in sources.getnames()}
+    assert {f"src/{name}" for name in package} | {"hatch_build.py", "NOTICE", "README.md"} <= paths
 
 
 def test_a_release_needs_the_address_of_the_repository_from_which_all_links_follow(wheel: Path, tmp_path: Path) -> None:
