@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,11 @@ def test_files_are_indexed_once(kb: KnowledgeBase, docs: Path) -> None:
     assert texts(kb, "ferry") == ["The ferry sails at ten."]
 
 
-def test_a_change_that_leaves_size_and_time_is_seen(kb: KnowledgeBase, docs: Path) -> None:
+@pytest.mark.parametrize("hours", [0, 24])
+def test_a_change_that_leaves_size_and_time_is_seen(kb: KnowledgeBase, docs: Path, hours: int) -> None:
+    """Of a file that was just written, and of one that the clock, set back since, takes to be of tomorrow."""
     file = docs / "ferry.txt"
+    os.utime(file, (time.time() + 3_600 * hours,) * 2)
     assert kb.index_paths(file).added == 1
     before = file.stat()
     file.write_text(file.read_text().replace("nine", "five"))
