@@ -114,12 +114,11 @@ def test_what_is_not_of_docling_is_read_or_refused(text, shown):
         assert document.text == shown and passages(document)[0].text == shown
 
 
-def test_a_cell_that_spans_a_billion_rows_is_shown_once():
-    cells = [
-        {"text": text, "start_row_offset_idx": row, "end_row_offset_idx": end, "column_header": row == 0}
-        | {"start_col_offset_idx": 0, "end_col_offset_idx": 10**9, "bbox": None}
-        for text, row, end in (("Name", 0, 1), ("Ida", 1, 10**9))
+def test_rows_of_a_header_are_joined_and_merged_cells_repeated():
+    names = [["", "Rent", "Rent"], ["Year", "north", "south"]]
+    grid = [
+        [{"text": text, "column_header": at < 2} for text in row] for at, row in enumerate([*names, ["2024", "9", "8"]])
     ]
-    table = item(label="table", text=None, data={"table_cells": cells})
+    table = item(label="table", text=None, data={"grid": grid, "table_cells": []})
     (document,), _ = read("x.json", changed(body={"children": [{"$ref": "#/tables/0"}]}, tables=[table]))
-    assert document.text == "| Name |\n| --- |\n| Ida |"
+    assert document.text == "| Year | Rent north | Rent south |\n| --- | --- | --- |\n| 2024 | 9 | 8 |"
