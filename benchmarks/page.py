@@ -1,8 +1,11 @@
-"""Quotes marked on the pages of real PDFs: `python benchmarks/page.py FOLDER [--files 80] [--each 8] [--pictures OUT]`.
+"""Quotes marked on the pages of real PDFs: `python benchmarks/page.py FOLDER [--files 80] [--each 8] [--wrong 500] [--pictures OUT]`.
 
 Sentences are quoted from the passages of our own loader and chunker. Measured: the share that is marked; whether the
 letters in the boxes are the quote's, by PDFium, which the finder uses, and by Poppler (`pdftotext -bbox`), which it
 does not; whether the first box holds the letter at the loader's own offset; milliseconds a quote and a picture.
+Then `--wrong` quotes are altered by a word, and as many are looked for in another file: none may be marked, unless
+Poppler reads the same letters on the page.
+
 The PDFs are those of Debian's `texlive-science-doc` and `texlive-humanities-doc`.
 """
 
@@ -28,6 +31,9 @@ from ragweave.tools.knowledge.loaders.pdf import opened
 from ragweave.tools.knowledge.marks import Box, Mark, bare, marks_of, page_picture, printed
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.text.words import split_sentences
+
+Sample = tuple[Path, Loaded, Document, Any]
+"""A file, its text, and a passage with a sentence of it."""
 
 
 def letters_of(text: str) -> str:
@@ -108,23 +114,27 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=80)
     parser.add_argument("--each", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--wrong", type=int, default=500)
     parser.add_argument("--pictures", type=Path, help="Write twenty pictures there.")
     options = parser.parse_args()
-    rows = measured(options)
+    samples, rows = sampled(options), list[dict[str, Any]]()
+    for path, loaded, doc, quote in samples:
+        rows.append({"file": path.name})
+        measure(path, path.read_bytes(), loaded, doc, quote, rows[-1])
     show(rows)
+    show_wrong(samples, options.wrong, random.Random(options.seed))
     if options.pictures:
         write_pictures(rows, options.pictures)
 
 
-def measured(options: argparse.Namespace) -> list[dict[str, Any]]:
+def sampled(options: argparse.Namespace) -> list[Sample]:
     rng = random.Random(options.seed)
     paths = [path for path in sorted(options.folder.rglob("*.pdf")) if path.stat().st_size < 2_000_000]
     rng.shuffle(paths)
-    rows: list[dict[str, Any]] = []
+    samples: list[Sample] = []
     files = 0
     for path in paths:
-        data = path.read_bytes()
-        loaded = loaded_of(path, data)
+        loaded = loaded_of(path, path.read_bytes())
         docs = (
             [Document(text.text, metadata=text.metadata) for text in passages_of(loaded, IndexSettings())]
             if loaded
@@ -139,12 +149,55 @@ def measured(options: argparse.Namespace) -> list[dict[str, Any]]:
         if not loaded or not quotes:
             continue
         files += 1
-        for doc, quote in rng.sample(quotes, min(options.each, len(quotes))):
-            rows.append({"file": path.name})
-            measure(path, data, loaded, doc, quote, rows[-1])
+        samples += [(path, loaded, *quote) for quote in rng.sample(quotes, min(options.each, len(quotes)))]
         if files == options.files:
             break
-    return rows
+    return samples
+
+
+def altered(doc: Document, quote: Any, rng: random.Random, words: list[str]) -> tuple[Document, int, int] | None:
+    """Return a passage in which a word of its quote is another one, and the quote's span; None if it has no word."""
+    matches = list(re.finditer(r"[^\W\d_]{4,}", quote.text))
+    if not matches:
+        return None
+    start, end = (quote.start + at for at in rng.choice(matches).span())
+    old, text = doc.page_content[start:end], doc.page_content
+    new = next(word for word in iter(lambda: rng.choice(words), None) if letters_of(word) != letters_of(old))
+    return (
+        Document(text[:start] + new + text[end:], metadata=doc.metadata),
+        quote.start,
+        quote.end + len(new) - len(old),
+    )
+
+
+def show_wrong(samples: list[Sample], most: int, rng: random.Random) -> None:
+    """Print how many quotes are marked that do not stand in the file."""
+    words = sorted({word for *_, quote in samples for word in re.findall(r"[^\W\d_]{4,}", quote.text)})
+    wrong: dict[str, list[str]] = {"altered by a word": [], "of another file": []}
+    tried: Counter[str] = Counter()
+    for path, _, doc, quote in rng.sample(samples, min(most, len(samples))):
+        other = rng.choice([sample[0] for sample in samples if sample[0] != path])
+        for kind, file, case in (
+            ("altered by a word", path, altered(doc, quote, rng, words)),
+            ("of another file", other, (doc, quote.start, quote.end)),
+        ):
+            if case is not None:
+                tried[kind] += 1
+                marks = marks_of(*case, file.read_bytes())
+                text = letters_of(case[0].page_content[case[1] : case[2]])
+                if marks and marks[0].boxes and text not in page_letters(file, marks):
+                    wrong[kind].append(f"{file.name}: {case[0].page_content[case[1] : case[2]]!r}")
+    for kind, quotes in wrong.items():
+        print(f"wrongly marked, {kind}: {len(quotes)} of {tried[kind]}", *quotes, sep="\n  ")
+
+
+def page_letters(path: Path, marks: list[Mark]) -> str:
+    """Return the letters of the pages of some marks, by Poppler."""
+    text = ""
+    for mark in marks:
+        command = ["pdftotext", "-raw", "-f", str(mark.page), "-l", str(mark.page), str(path), "-"]
+        text += subprocess.run(command, capture_output=True, check=True).stdout.decode("utf-8", "replace")
+    return letters_of(text)
 
 
 def write_pictures(rows: list[dict[str, Any]], folder: Path) -> None:

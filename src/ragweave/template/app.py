@@ -153,10 +153,13 @@ def create_app(library: Library, history: History) -> FastAPI:
     @app.get("/sources/{passage:path}")
     async def picture(passage: str, start: int, end: int, at: int = 0) -> Response:
         places = await asyncio.to_thread(library.evidence, {"passage": passage, "start": start, "end": end})
-        page = await asyncio.to_thread(places.picture, at) if 0 <= at < len(places) else None
-        if page is None:
+        is_there = 0 <= at < len(places)
+        page = await asyncio.to_thread(places.picture, at) if is_there else None
+        shown = places.table(at) if is_there and page is None else page
+        if not shown:
             raise HTTPException(404, (places[0]["note"] if places else "") or "there is no page to show")
-        return Response(page, media_type="image/png", headers={"x-pages": str(len(places))})
+        kind = "text/html" if page is None else "image/png"
+        return Response(shown, media_type=kind, headers={"x-pages": str(len(places))})
 
     add_turns(app, library, history)
     return app

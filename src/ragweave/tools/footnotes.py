@@ -292,7 +292,8 @@ def _escaped(marks: re.Pattern[str], text: str) -> str:
 def page_html(quote: Quote, evidence: Callable[[Quote], Any] | None) -> str:
     """Return a quote's page as HTML, folded away, by a retriever's or knowledge base's `evidence`."""
     shown = evidence(quote).html() if evidence else ""
-    return f'<details><summary class="dim">on the page</summary>{shown}</details>' if "<img" in shown else shown
+    folded = "<img" in shown or "<table" in shown
+    return f'<details><summary class="dim">where it stands</summary>{shown}</details>' if folded else shown
 
 
 def html_report(output: Mapping[str, Any], evidence: Callable[[Quote], Any] | None = None) -> str:

@@ -1,5 +1,6 @@
 """What a reader relies on: the mark is on the quote, or there is none and the reason is given."""
 
+import base64
 import gzip
 import io
 import re
@@ -9,7 +10,7 @@ import pypdfium2
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
-from tests.tools.knowledge.loaders.made import pdf
+from tests.tools.knowledge.loaders.made import pdf, zipped
 
 from ragweave import KnowledgeBase, build_chat, build_graph
 from ragweave.serving.openai_api import create_app
@@ -178,18 +179,35 @@ def test_a_text_is_cited_by_its_lines(indexed):
     assert (place["lines"], place["heading"]) == ((7, 8), "T › Head")
 
 
-def test_a_row_of_a_table_is_cited_by_its_line_or_row(indexed):
-    kb = indexed("rents.csv", b"flat,rent\nnorth,900\nsouth,1100\n")
+def test_a_row_of_a_table_is_cited_by_its_line_or_cells_and_shown_among_its_neighbours(indexed):
+    indexed("rents.csv", b"flat,rent\nnorth,900\nsouth,1100\n")
     book = openpyxl.Workbook()
     book.active.title = "Rents"
-    for row in (("flat", "rent"), ("east", 700), ("west", 800)):
-        book.active.append(row)
+    for row in (("flat", "rent"), ("east <b>", 700), ("west", 800)):
+        book.active.append([None, None, *row])
     file = io.BytesIO()
     book.save(file)
     kb = indexed("rents.xlsx", file.getvalue())
-    (line,), (row,) = (kb.evidence(quote_of(kb, text)) for text in ("flat: south", "flat: west"))
-    assert (line["lines"], line["cells"]) == ((3, 3), "")
-    assert (row["lines"], row["cells"], row["heading"]) == (None, "3:3", "Rents")
+    line, row = (kb.evidence(quote_of(kb, text)) for text in ("flat: south", "flat: west"))
+    assert (line[0]["lines"], line[0]["cells"]) == ((3, 3), "")
+    assert (row[0]["lines"], row[0]["cells"], row[0]["heading"]) == (None, "C3:D3", "Rents")
+    assert "<td>north</td><td>900</td></tr><tr style=" in line.table(0)
+    assert re.findall("<tr.*?>|<t[dh]>[^<]*", row.html()) == [
+        *("<tr>", "<th>flat", "<th>rent", "<tr>", "<td>east &lt;b&gt;", "<td>700"),
+        *('<tr style="background:#ffe26e;color:#000">', "<td>west", "<td>800"),
+    ]
+
+
+def test_files_within_a_file_are_read_for_evidence(indexed):
+    mail = b"From: Ida <ida@x.org>\nTo: Ola <ola@x.org>\nSubject: Lease\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/plain\n\nHello.\n"
+    part = b"--b\nContent-Type: application/pdf\nContent-Disposition: attachment; filename=lease.pdf\nContent-Transfer-Encoding: base64\n\n"
+    mail += part + base64.b64encode(pdf(page(column(50, LEFT)))) + b"\n--b--\n"
+    kb = indexed("mails.zip", zipped(**{"in__ida.eml": mail, "notes.txt": "One.\nTwo.\n"}))
+    evidence = kb.evidence(quote_of(kb, LEFT[0]))
+    assert (evidence[0]["page"], len(evidence[0]["boxes"]), evidence.picture(0)[:4]) == (1, 1, b"\x89PNG")
+    (place,) = kb.evidence(quote_of(kb, "Hello."))
+    assert place["heading"] == "Lease, from: Ida <ida@x.org>, to: Ola <ola@x.org>"
+    assert kb.evidence(quote_of(kb, "Two."))[0]["lines"] == (2, 2)
 
 
 def line_of(text, y, slope=0.0):

@@ -59,6 +59,8 @@ from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
 _LOGGER = logging.getLogger("ragweave")
 _BATCH = 1_000
 """Passages of documents that are read at once."""
+_AROUND = 2
+"""Rows of a table on each side of a quote's that are shown with it."""
 SomeSettings: TypeAlias = IndexSettings | Mapping[str, Any] | None
 """All settings, or some of them by name; the others are the knowledge base's own, or the defaults of a new one."""
 _WRITTEN = {"time": "2024-01-31", "version": "v1.10"}
@@ -284,10 +286,11 @@ class AbstractKnowledgeBase(ABC):
         evidence, quotes = Evidence(), citation.get("quotes", [citation])
         with self._view() as view:
             cited = [
-                (passage, quote["start"], quote["end"], view.source(passage.metadata["source"]))
+                (passage, quote["start"], quote["end"], view.source(passage.metadata["source"]), around)
                 for quote in (quotes if isinstance(quotes, list) else ())
-                for passage in view.around(quote["passage"], 0, self._condition)
-                if 0 <= quote["start"] < quote["end"] <= len(passage.page_content)
+                for around in [view.around(quote["passage"], _AROUND, self._condition)]
+                for passage in around
+                if passage.id == quote["passage"] and 0 <= quote["start"] < quote["end"] <= len(passage.page_content)
             ]
         for quoted in cited:
             evidence.add(*quoted)

@@ -4,7 +4,7 @@ import hashlib
 import html
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 from urllib.parse import quote as percent_encoded
@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 
 from ragweave.state.passages import BOXES, heading_of, place_at
 from ragweave.tools.knowledge.chunking import Box, UnreadableError
-from ragweave.tools.knowledge.loaders import unpacked
+from ragweave.tools.knowledge.loaders import member_of, unpacked
 from ragweave.tools.knowledge.loaders.docling import original_of
 from ragweave.tools.knowledge.loaders.pdf import as_pdf
 from ragweave.tools.knowledge.loaders.text import decode, readable
@@ -29,7 +29,8 @@ _MARKUP = re.compile(r"^\s*(?:#{1,6}|[-*+]|\d+\.|>|\|)\s+|[*_`]{1,3}(?=\S)|(?<=\
 _PICTURES: dict[tuple[bytes, Mark, bool], bytes] = {}
 """The last pictures, by the hash of the file and the place."""
 _MAX_PICTURES = 200
-_SHEETS = (".xlsx", ".xlsm", ".xltx", ".xltm")
+_MAX_COLUMNS, _MAX_CELL = 20, 200
+"""Columns of a table that are shown, and characters of a cell."""
 _HTML = (".html", ".htm", ".xhtml")
 
 
@@ -47,9 +48,10 @@ class Place(TypedDict):
     lines: tuple[int, int] | None
     """First and last line of a text file, from 1."""
     cells: str
-    """The rows of a sheet as a spreadsheet names them, `4:4`; else empty. The heading names the sheet."""
+    """The cells of a sheet as a spreadsheet names them, `A4:D4`; else empty. The heading names the sheet."""
     heading: str
-    """Title and headings above the quote: `Handbook › Refunds`; of a sheet, its name."""
+    """Title and headings above the quote: `Handbook › Refunds`; of a sheet, its name; of a mail, its subject, sender,
+    recipient and date."""
     link: str
     """An address at which a browser shows the quote in a web page; else empty."""
     note: str
@@ -63,6 +65,7 @@ class Evidence(list[Place]):
         """Begin without places."""
         super().__init__()
         self._pages: list[tuple[bytes, Mark] | None] = []
+        self._tables: list[str] = []
 
     def picture(self, at: int, *, whole: bool = False) -> bytes | None:
         """Return the page of the place with this index as PNG, cropped to the lines around the quote unless `whole`.
@@ -78,28 +81,40 @@ class Evidence(list[Place]):
             _PICTURES.pop(next(iter(_PICTURES)), None)
         return _PICTURES.setdefault(key, picture)
 
-    def add(self, passage: Document, start: int, end: int, source: Source | None) -> None:
-        """Add the places of the quote `page_content[start:end]` of a passage from a source."""
-        at = place_at(passage, start)
+    def table(self, at: int) -> str:
+        """Return the rows around the quote at the place with this index as HTML, with its own row marked.
+
+        Empty if the quote is not of a row.
+        """
+        return self._tables[at]
+
+    def add(
+        self, passage: Document, start: int, end: int, source: Source | None, around: Sequence[Document] = ()
+    ) -> None:
+        """Add the places of the quote `page_content[start:end]` of a passage, which may have others around it."""
+        at, meta = place_at(passage, start), passage.metadata
+        mail = [f"{name}: {meta[name]}" for name in ("from", "to", "date") if meta.get(name)] if "from" in meta else []
         place: Place = {
-            "file": str(passage.metadata.get("source") or ""),
+            "file": str(meta.get("source") or ""),
             "page": at.get("page"),
             "page_size": None,
             "boxes": [],
             "lines": None,
             "cells": "",
-            "heading": heading_of({"title": passage.metadata.get("title"), **at}),
+            "heading": ", ".join([heading_of({"title": meta.get("title"), **at}), *mail]),
             "link": "",
             "note": "",
         }
         for own, page in _places(place, passage, start, end, source):
             self.append(own)
             self._pages.append(page)
+            self._tables.append(_table(passage, around) if own["cells"] or (own["lines"] and "line" in meta) else "")
 
     def html(self) -> str:
-        """Return the pictures and notes as HTML."""
+        """Return the pictures, tables and notes as HTML."""
         parts = []
         for at, place in enumerate(self):
+            parts.append(self.table(at))
             if data := self.picture(at):
                 source = f"data:image/png;base64,{b64encode(data).decode()}"
                 parts.append(f'<img alt="the quote on its page" style="max-width:100%" src="{source}">')
@@ -111,6 +126,34 @@ class Evidence(list[Place]):
         return f"<p>{html.escape('; '.join(dict.fromkeys(where)))}</p>{self.html()}"
 
 
+def _table(passage: Document, around: Sequence[Document]) -> str:
+    """Return rows as an HTML table; "" if the passage is not one of names and values."""
+    rows = {doc.id: row for doc in around if "line" in doc.metadata and (row := _row(doc.page_content))}
+    if passage.id not in rows:
+        return ""
+    names = [*dict.fromkeys(name for row in rows.values() for name in row)][:_MAX_COLUMNS]
+    lines = [f"<tr><th>{'<th>'.join(html.escape(name[:_MAX_CELL]) for name in names)}</tr>"]
+    for ident, row in rows.items():
+        mark = ' style="background:#ffe26e;color:#000"' if ident == passage.id else ""
+        cells = "".join(f"<td>{html.escape(row.get(name, '')[:_MAX_CELL])}</td>" for name in names)
+        lines.append(f"<tr{mark}>{cells}</tr>")
+    return f'<div style="overflow-x:auto"><table>{"".join(lines)}</table></div>'
+
+
+def _row(text: str) -> dict[str, str]:
+    """Return the values of a row by the names of its columns; nothing if the text is not made of them."""
+    row: dict[str, str] = {}
+    for line in text.splitlines():
+        name, colon, value = line.partition(": ")
+        if colon:
+            row[name] = value
+        elif row:
+            row[[*row][-1]] += f" {line}"
+        else:
+            return {}
+    return row
+
+
 def _places(
     place: Place, passage: Document, start: int, end: int, source: Source | None
 ) -> Iterator[tuple[Place, tuple[bytes, Mark] | None]]:
@@ -120,15 +163,18 @@ def _places(
         return
     data, note = _indexed_bytes(source)
     path = Path(place["file"].removesuffix(".gz"))
+    if (member := passage.metadata.get("member")) and not note:
+        path, data = member_of(path, data, str(member))
+        note = "" if data else "several files in it have this name"
     if note:
         yield {**place, "note": note}, None
     elif path.suffix.lower() == ".pdf" or BOXES in passage.metadata:
-        pdf, sizes = _pages(path, data)
+        pdf, sizes = _pages(path, data, Path(place["file"]).parent)
         yield from _marked(place, marks_of(passage, start, end, pdf, sizes), pdf)
-    elif path.suffix.lower() in _HTML:
+    elif path.suffix.lower() in _HTML and not member:
         yield {**place, "link": text_fragment(Path(place["file"]).as_uri(), quote)}, None
     elif line := passage.metadata.get("line"):  # a row of a table
-        cells = f"{line}:{line}" if path.suffix.lower() in _SHEETS else ""
+        cells = str(passage.metadata.get("cells") or "")
         yield {**place, "cells": cells, "lines": None if cells else (line, line)}, None
     else:
         yield {**place, "lines": _lines_of(data, passage, start, end)}, None
@@ -147,10 +193,10 @@ def _indexed_bytes(source: Source | None) -> tuple[bytes, str]:
     return unpacked(data).read() if source.key.endswith(".gz") else data, ""
 
 
-def _pages(path: Path, data: bytes) -> tuple[bytes, Mapping[int, tuple[float, float]]]:
+def _pages(path: Path, data: bytes, folder: Path) -> tuple[bytes, Mapping[int, tuple[float, float]]]:
     """Return the PDF of a file with pages, or b"" and their sizes."""
     if path.suffix.lower() == ".json":
-        return original_of(data, path.parent)
+        return original_of(data, folder)
     return data if path.suffix.lower() == ".pdf" else as_pdf(data), {}
 
 

@@ -90,7 +90,7 @@ ALL = Every(())
 COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
 PLACES = ("source", "folder")
 """Fields of every passage, which are always texts."""
-INTERNAL = (*PLACES, "position", "start", "end", "breaks")
+INTERNAL = (*PLACES, "position", "start", "end", "breaks", "cells")
 """Fields that are not listed."""
 _RANGES: Mapping[str, Any] = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _OPERATORS = ("$eq", "$ne", "$in", "$nin", *_RANGES, "$exists", "$not")

@@ -242,7 +242,7 @@ def _texts(
 
 def _member(member: Member, settings: IndexSettings, room: _Room, depth: int) -> Iterator[Loaded | str]:
     """Yield the texts of a file within a file; each has its name as metadata."""
-    name = encodable(member.name)[-200:]
+    name = _name(member)
     if depth > MAX_DEPTH:
         yield f"{name}: not read, as it stands too deep in other files"
         return
@@ -255,6 +255,24 @@ def _member(member: Member, settings: IndexSettings, room: _Room, depth: int) ->
                 yield replace(loaded, metadata=loaded.metadata | {"member": f"{name} › {inner}" if inner else name})
     except UnreadableError as error:
         yield f"{name}: {error}"
+
+
+def member_of(path: Path, data: bytes, name: str) -> tuple[Path, bytes]:
+    """Return a file within a file by what its passages have as `member`; no bytes unless it is the only one."""
+    room = _Room(MAX_MEMBERS, _max_bytes(len(data)))
+    files: list[tuple[Path, bytes]] = []
+    for member in _loaded(path, io.BytesIO(data), IndexSettings()):
+        if not isinstance(member, Member):
+            continue
+        own = _name(member)
+        if f"{name} › ".startswith(f"{own} › ") and room.take(member):
+            inner = name[len(own) + len(" › ") :]
+            files.append(member_of(Path(own), member.read(), inner) if inner else (Path(own), member.read()))
+    return files[0] if len(files) == 1 else (path, b"")
+
+
+def _name(member: Member) -> str:
+    return encodable(member.name)[-200:]
 
 
 def _loaded(path: Path, file: BinaryIO, settings: IndexSettings) -> Iterator[Loaded | Member | str]:

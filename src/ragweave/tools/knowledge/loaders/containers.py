@@ -40,7 +40,8 @@ def load_mail(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Load
     others = [*mail.iter_attachments()]
     inline = [part for part in others if part.get_content_maintype() == "text" and not part.get_filename()]
     texts = [*_bodies(mail), *map(_text_of, inline)]
-    yield Loaded("\n".join([*map(": ".join, heads.items()), "", *texts]), heads.get("Subject", name))
+    people = {name.lower(): heads[name] for name in ("From", "To") if name in heads}
+    yield Loaded("\n".join([*map(": ".join, heads.items()), "", *texts]), heads.get("Subject", name), metadata=people)
     for number, part in enumerate((part for part in others if part not in inline), 1):
         mails: Any = part.get_payload() if part.is_multipart() else []  # of a forwarded mail
         content: Any = mails[0].as_bytes() if mails else part.get_payload(decode=True) or b""

@@ -41,6 +41,22 @@ class _Row(NamedTuple):
     cells: Sequence[str]
     wide: bool = False
     """Whether cells of it are merged across columns."""
+    left: int = 0
+    """Number of its first column in a sheet, from 1."""
+
+    def place(self, last: "_Row | None" = None) -> dict[str, Any]:
+        """Return the line and, in a sheet, the cells of a row, or of the rows down to the `last` one."""
+        if not self.left:
+            return {"line": self.line}
+        from openpyxl.utils import get_column_letter
+
+        first = next((at for at, cell in enumerate(self.cells) if cell), 0)
+        right = self.left + max(len(row.cells) for row in (self, last or self)) - 1
+        below = (last or self).line
+        return {
+            "line": self.line,
+            "cells": f"{get_column_letter(self.left + first)}{self.line}:{get_column_letter(right)}{below}",
+        }
 
 
 def load_csv(name: str, file: TextIO, settings: IndexSettings, separator: str = "") -> Iterator[Loaded | str]:
@@ -84,14 +100,15 @@ def _table(name: str, rows: Iterator[_Row], settings: IndexSettings, *, sheet: b
         at = len(first)
     above = "\n".join(" ".join(dict.fromkeys(filter(None, row.cells))) for row in first[:at])
     if above:
-        yield Loaded(above, name, metadata={"line": first[0].line})
+        yield Loaded(above, name, metadata=first[0].place(first[at - 1]))
     if not first[at:]:
         return
     headed = not _is_data(first[at], first[at + 1 :])
     if sheet and _is_form(first[at:], settings, headed=headed):
-        texts = ([cell for cell in row.cells if cell] for row in itertools.chain(first[at:], rows))
+        form = [*first[at:], *rows]
+        texts = ([cell for cell in row.cells if cell] for row in form)
         text = "\n".join(": ".join([cells[0].rstrip(":"), *cells[1:]]) for cells in texts)
-        yield Loaded(text, name, metadata={"line": first[at].line}, tables=(Table(0, 0, len(text)),))
+        yield Loaded(text, name, metadata=form[0].place(form[-1]), tables=(Table(0, 0, len(text)),))
         return
     body = itertools.chain(first[at + headed :], rows)
     header = list(first[at].cells) if headed else []
@@ -169,7 +186,7 @@ def _rows(header: list[str], rows: Iterable[_Row], settings: IndexSettings) -> I
         more = (f"column {number}" for number in itertools.count(len(names) + 1))
         return {name: cell for cell, name in zip(cells, itertools.chain(names, more), strict=False) if cell}
 
-    yield from _objects(((row.line, fields(row.cells)) for row in rows), settings)
+    yield from _objects(((row.place(), fields(row.cells)) for row in rows), settings)
 
 
 def load_json(name: str, file: TextIO, settings: IndexSettings) -> Iterator[Loaded | str]:
@@ -179,7 +196,7 @@ def load_json(name: str, file: TextIO, settings: IndexSettings) -> Iterator[Load
     if isinstance(value, dict) and value.get("schema_name") == "DoclingDocument":
         yield load_docling(name, value)
     elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-        yield from _objects(enumerate(value, 1), settings)
+        yield from _objects((({"line": at}, item) for at, item in enumerate(value, 1)), settings)
     elif value is None and "\n{" in text.strip():
         yield from load_json_lines(name, io.StringIO(text), settings)
     else:
@@ -188,7 +205,7 @@ def load_json(name: str, file: TextIO, settings: IndexSettings) -> Iterator[Load
 
 def load_json_lines(_name: str, file: TextIO, settings: IndexSettings) -> Iterator[Loaded | str]:
     """Load the object of each line as a row."""
-    rows = ((at, _parsed(line)) for at, line in enumerate(file, 1) if line.strip())
+    rows = (({"line": at}, _parsed(line)) for at, line in enumerate(file, 1) if line.strip())
     yield from _objects(rows, settings)
 
 
@@ -199,17 +216,17 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def _objects(rows: Iterable[tuple[int, Any]], settings: IndexSettings) -> Iterator[Loaded | str]:
-    """Yield the texts of rows: line and object; those without the text field are named together."""
+def _objects(rows: Iterable[tuple[dict[str, Any], Any]], settings: IndexSettings) -> Iterator[Loaded | str]:
+    """Yield the texts of rows: place and object; those without the text field are named together."""
     wanted = {field.strip() for field in settings.text_field.split(",")}
     either = settings.text_field == IndexSettings.text_field
     bad: list[int] = []
     names: Iterable[str] = ()
-    for line, row in rows:
+    for place, row in rows:
         if isinstance(row, dict) and (either or not wanted.isdisjoint(row)):
-            yield from _object(row, line, settings)
+            yield from _object(row, place, settings)
         else:
-            bad.append(line)
+            bad.append(place["line"])
             names = row if isinstance(row, dict) else names
     if bad:
         lines = ", ".join(map(str, bad[:5])) + ", …" * (len(bad) > 5)
@@ -222,7 +239,7 @@ def _objects(rows: Iterable[tuple[int, Any]], settings: IndexSettings) -> Iterat
         yield f"{len(bad)} lines {lack} (lines {lines})"
 
 
-def _object(row: dict[str, Any], line: int, settings: IndexSettings) -> Iterator[Loaded]:
+def _object(row: dict[str, Any], place: dict[str, Any], settings: IndexSettings) -> Iterator[Loaded]:
     """Yield the text of a row: its text field, or else one line per field."""
     text, title, given = (row.get(name) for name in (settings.text_field, settings.title_field, settings.id_field))
     tables: tuple[Table, ...] = ()
@@ -238,7 +255,7 @@ def _object(row: dict[str, Any], line: int, settings: IndexSettings) -> Iterator
     if text.strip():
         title = title if isinstance(title, str) else ""
         name = str(given) if isinstance(given, (str, int)) and str(given) else None
-        yield Loaded(text, title, name, {**own_fields(rest), "line": line}, tables=tables)
+        yield Loaded(text, title, name, own_fields(rest) | place, tables=tables)
 
 
 def _value(value: Any) -> str:
@@ -292,7 +309,7 @@ def _side_by_side(block: Iterator[_Row]) -> Iterator[Iterable[_Row]]:
     gaps = [*_gaps(rows)[:_MAX_GAPS], max(len(row.cells) for row in rows)]
     edges = [-1, *(gap for gap, end in itertools.pairwise(gaps) if _is_divided(rows, gap, end)), gaps[-1]]
     for before, after in itertools.pairwise(edges):
-        parts = (row._replace(cells=row.cells[before + 1 : after]) for row in rows)
+        parts = (row._replace(cells=row.cells[before + 1 : after], left=row.left + before + 1) for row in rows)
         yield [part for part in parts if any(part.cells)]
 
 
@@ -334,7 +351,7 @@ def _filled(sheet: Any, merged: list[bytes], max_cells: int, unread: list[str]) 
                 texts[at] = shown.setdefault(first, text)
         while texts and not texts[-1]:
             texts.pop()
-        yield _Row(line, texts, line in wide)
+        yield _Row(line, texts, line in wide, left=1)
 
 
 def _areas(merged: list[bytes]) -> tuple[dict[tuple[int, int], tuple[int, int]], dict[int, int]]:

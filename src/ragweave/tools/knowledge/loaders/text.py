@@ -25,7 +25,7 @@ from ragweave.tools.knowledge.settings import IndexSettings
 RESERVED = frozenset(
     re.findall(
         r"\w+",
-        "source title position start end page line member heading_path breaks rank score via snippet query word_boxes",
+        "source title position start end page line cells member heading_path breaks rank score via snippet query word_boxes",
     )
 )
 """Metadata that ragweave itself sets."""
