@@ -62,7 +62,7 @@ def chats(kb: KnowledgeBase) -> Callable[[Caller, Account], ASGIApp]:
         retriever = kb.view(caller.condition()).as_retriever()
         chat = build_chat("concat", model="extractive", retriever=retriever, citations=True)
         served, limits = {"concat": account.recorded("concat", chat)}, AccessLimits(api_keys=[caller.key])
-        return create_app(served, limits, evidence=retriever.evidence, threads=threads)
+        return create_app(served, limits, None, retriever.evidence, threads, str(caller.filter))
 
     return make
 
@@ -111,6 +111,9 @@ def test_responses(file: Path, chats: Any) -> None:
             codes = [respond(key, "Who?", previous_response_id=name).status_code for name in kept.values()]
             assert codes == [200 if owner == key else 400 for owner in kept]
         assert [respond("hr-key", QUESTION).status_code for _ in range(3)] == [200, 200, 429]
+        file.write_text(KEYS.replace("filter: all", "filter: {dept: hr}"))
+        os.utime(file, (1, os.stat(file).st_mtime + 1))  # noqa: PTH116
+        assert respond("admin-key", "Who?", previous_response_id=kept["admin-key"]).status_code == 400
         assert client.post("/v1/responses", json={}).status_code == 401
     lines = [json.loads(line) for line in file.with_name("audit.jsonl").read_text().splitlines()]
     assert (lines[0]["key"], lines[0]["method"], len(lines[0]["passages"])) == ("hr", "concat", 1)

@@ -122,7 +122,7 @@ def app_over(
 
     access, store = AccessLimits(**limits), _thread_store(threads) if threads else None
 
-    def app_of(setup: options.Setup, account: Account | None = None) -> ASGIApp:
+    def app_of(setup: options.Setup, account: Account | None = None, permitted: str = "") -> ASGIApp:
         graphs: dict[str, Any] = {name: (setup.graph if mcp else setup.chat)(name) for name in names}
         searched, plain = setup.retriever_of(names[0]), setup.models["generator"]
         if account:
@@ -135,7 +135,8 @@ def app_over(
             return http_app(create_server(method, searched, *research), host=host, limits=access)
         from ragweave.serving.openai_api import create_app
 
-        return create_app(graphs, access, plain, setup.evidence(names[0]) if pictures else None, store)
+        evidence = setup.evidence(names[0]) if pictures else None
+        return create_app(graphs, access, plain, evidence, store, permitted)
 
     if not keys:
         return app_of(setup)
@@ -149,7 +150,7 @@ def app_over(
         with open_knowledge_base(setup.kb) as base:
             counts = len(base.view(caller.condition())), len(base)
         typer.echo(f"key {caller.name} sees {counts[0]} of {counts[1]} passages", err=True)
-        return app_of(setup.over(caller.condition()), account)
+        return app_of(setup.over(caller.condition()), account, str(caller.filter))
 
     return KeyedApp(Path(keys), make, access)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import logging
 import re
 import secrets
 from collections.abc import AsyncIterator, Sequence
@@ -14,9 +15,12 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ragweave.errors import UsageError
+from ragweave.errors import BrokenReplyError, RunTimeoutError, UsageError
 from ragweave.nodes.runner import CountedThreads, counted
+from ragweave.tools.models import is_transient, status_of
+from ragweave.tools.models.calls import code_of, is_overflow, retry_after
 
+_LOG = logging.getLogger("ragweave.serving")
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 """The names of this machine: with them as `hosts`, no web page can call by a name of its own (DNS rebinding)."""
 _MAX_BODIES = 8
@@ -96,6 +100,44 @@ class ApiError(Exception):
         self.status = status
         self.headers = {name.replace("_", "-"): text for name, text in headers.items()}
         self.body = error_body(status, message, code)
+
+
+def api_error(error: Exception) -> ApiError:
+    """Log why a run failed, and return the error for the caller, with a status on which clients retry only if a retry may help."""
+    if refusal := _refusal(error):
+        _LOG.warning("a request was refused: %s", error)
+        return refusal
+    _LOG.error("a request failed", exc_info=error)
+    if isinstance(error, RunTimeoutError):
+        return ApiError(504, "the answer took longer than the operator allows", x_should_retry="false")
+    if is_transient(error) or isinstance(error, BrokenReplyError):
+        return ApiError(502, "the model behind this endpoint failed: try again later")
+    if status_of(error) is not None:
+        return ApiError(502, "the model behind this endpoint refuses calls: the operator's log says why", **_FINAL)
+    return ApiError(500, "the method failed: the operator's log says why", **_FINAL)
+
+
+_FINAL = {"x_should_retry": "false"}
+_PROMPT_REFUSED = ("content_filter", "content_policy_violation", "invalid_prompt")
+"""OpenAI's and Azure's codes for what a prompt says."""
+
+
+def _refusal(error: Exception) -> ApiError | None:
+    """Return the error for a prompt that the model's server refuses, or for its rate limit; None for any other."""
+    code = code_of(error)
+    if is_overflow(error):
+        message = "the question does not fit into the model's context: ask a shorter one"
+        return ApiError(400, message, code="context_length_exceeded")
+    if code in _PROMPT_REFUSED:
+        return ApiError(400, "the model's server refuses what the question or its passages say", code=code)
+    if status_of(error) != 429:
+        return None
+    if code == "insufficient_quota":
+        return ApiError(429, "the quota of the model behind this endpoint is spent", code=code, **_FINAL)
+    wait = str(ceil(retry_after(error) or 1))
+    return ApiError(
+        429, "the rate limit of the model behind this endpoint is reached", code="rate_limit_exceeded", retry_after=wait
+    )
 
 
 class Guard:

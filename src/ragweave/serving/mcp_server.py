@@ -10,14 +10,12 @@ beside it, but can call this server from another environment.
 
 import asyncio
 import hashlib
-import logging
 from collections.abc import Awaitable, Sequence
 from itertools import islice
 from typing import Annotated, Any
 
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.documents import Document
-from langchain_core.exceptions import ContextOverflowError
 from langchain_core.retrievers import BaseRetriever
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
@@ -26,15 +24,13 @@ from pydantic import BaseModel, Field
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ragweave.errors import PromptTooLongError
 from ragweave.graphs import MethodGraph
-from ragweave.serving.guard import AccessLimits, Guard
+from ragweave.serving.guard import AccessLimits, Guard, api_error
 from ragweave.state import Status
 from ragweave.tools.footnotes import MEANING, address_of, cited_content, file_of, footnotes, label_of, with_marks
 from ragweave.tools.retrieval.base import find_with, known_of
 from ragweave.tools.text.untrusted import one_line, untrusted
 
-_LOG = logging.getLogger("ragweave.serving")
 MAX_RESOURCES = 1_000
 """Maximum sources that are listed as resources; of more, the first."""
 _RESOURCE = "ragweave://sources/"
@@ -222,12 +218,8 @@ async def _safely(work: Awaitable[Any]) -> Any:
     """
     try:
         return await work
-    except (PromptTooLongError, ContextOverflowError) as error:
-        _LOG.warning("a tool call was refused: %s", error)
-        raise ToolError("the question is too long for the model: ask a shorter one") from error
     except Exception as error:
-        _LOG.error("a tool call failed", exc_info=error)
-        raise ToolError("it failed: the operator's log says why") from error
+        raise ToolError(str(api_error(error))) from error
 
 
 def http_app(server: MCPServer, *, host: str, limits: AccessLimits | None = None) -> ASGIApp:

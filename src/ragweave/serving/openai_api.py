@@ -9,7 +9,6 @@ model itself, without a method, for the titles and tags that chat clients ask fo
 
 import asyncio
 import json
-import logging
 import os
 import time
 import uuid
@@ -17,7 +16,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
-from math import ceil
 from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote as percent_encoded
 
@@ -29,18 +27,16 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.multiprocess import MultiProcessCollector
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
-from ragweave.errors import BrokenReplyError, PromptTooLongError, RunTimeoutError
+from ragweave.errors import PromptTooLongError
 from ragweave.graphs import MethodGraph
 from ragweave.graphs.base import MAX_QUESTION
-from ragweave.serving.guard import AccessLimits, ApiError, Guard, caller_id
+from ragweave.serving.guard import AccessLimits, ApiError, Guard, api_error, caller_id
 from ragweave.state import Quote
 from ragweave.tools.footnotes import UNSUPPORTED, cited_content, file_of
 from ragweave.tools.knowledge.evidence import Evidence
-from ragweave.tools.models import ChatModel, is_transient, status_of
-from ragweave.tools.models.calls import code_of, is_overflow, retry_after
+from ragweave.tools.models import ChatModel
 from ragweave.tools.models.messages import ending_of
 
-_LOG = logging.getLogger("ragweave.serving")
 PLAIN = "plain"
 """The endpoint's name for the answering model itself."""
 MAX_HISTORY = 1_000_000
@@ -58,10 +54,8 @@ class Message(BaseModel):
     """An agent's tool calls: the text beside them is not an answer."""
 
 
-class TextFormat(BaseModel):
-    """The form of an answer, which is text."""
-
-    type: Literal["text"] = "text"
+TextFormat = dict[Literal["type"], Literal["text"]]
+"""The form of an answer: `{"type": "text"}`."""
 
 
 class TextSettings(BaseModel):
@@ -192,7 +186,7 @@ class Endpoint:
                 if keep:
                     await asyncio.to_thread(keep, answer)
             except Exception as error:
-                raise _api_error(error) from error
+                raise api_error(error) from error
         self._tokens.labels(model, "input").inc(answer.input_tokens)
         self._tokens.labels(model, "output").inc(answer.output_tokens)
         return answer
@@ -285,6 +279,7 @@ def create_app(
     plain: ChatModel | None = None,
     evidence: Callable[[Any], Evidence] | None = None,
     threads: BaseStore | None = None,
+    permitted: str = "",
 ) -> FastAPI:
     """Return the app that serves conversations, each as a model of the endpoint.
 
@@ -300,6 +295,7 @@ def create_app(
             lines around a quote, too.
         threads: A store of LangGraph's that keeps what responses said, for `previous_response_id`. A caller goes on
             from the responses to its own key alone.
+        permitted: What the conversations may see, in any words: responses that saw more or less are not gone on from.
     """
     endpoint = Endpoint(chats, plain, evidence, threads)
     app = FastAPI(title="ragweave", docs_url=None, redoc_url=None, openapi_url=None)
@@ -313,7 +309,7 @@ def create_app(
     async def metrics() -> Response:
         return Response(endpoint.metrics(), media_type="text/plain; version=0.0.4")
 
-    _add_completions(app, endpoint)
+    _add_completions(app, endpoint, permitted)
     if evidence:
         _add_sources(app, evidence)
     return app
@@ -349,7 +345,7 @@ def _named(evidence: Evidence) -> list[dict[str, Any]]:
     ]
 
 
-def _add_completions(app: FastAPI, endpoint: Endpoint) -> None:
+def _add_completions(app: FastAPI, endpoint: Endpoint, permitted: str) -> None:
     """Add the paths of OpenAI's protocol."""
 
     @app.get("/v1/models")
@@ -371,7 +367,7 @@ def _add_completions(app: FastAPI, endpoint: Endpoint) -> None:
     @app.post("/v1/responses")
     async def respond(request: Request) -> Response:
         asked = await endpoint.read(request, ResponseRequest)
-        owner = caller_id(request.headers.get("authorization", "").encode())
+        owner = caller_id(f"{request.headers.get('authorization', '')} {permitted}".encode())
         turns = [*await endpoint.thread(owner, asked.previous_response_id), *_turns(asked.input)]
         system = [Message(role="system", content=asked.instructions)] if asked.instructions else []
         form = _Response(asked, kept=endpoint.threads is not None and asked.store is not False)
@@ -517,44 +513,6 @@ async def _events(form: _Completion | _Response, work: asyncio.Task[Answer]) -> 
         work.cancel()  # the caller may have left midway
     for event in form.events(answer):
         yield event
-
-
-def _api_error(error: Exception) -> ApiError:
-    """Return the error for the caller, with a status on which clients retry only if a retry may help."""
-    if refusal := _refusal(error):
-        _LOG.warning("a request was refused: %s", error)
-        return refusal
-    _LOG.error("a request failed", exc_info=error)
-    if isinstance(error, RunTimeoutError):
-        return ApiError(504, "the answer took longer than the operator allows", x_should_retry="false")
-    if is_transient(error) or isinstance(error, BrokenReplyError):
-        return ApiError(502, "the model behind this endpoint failed: try again later")
-    if status_of(error) is not None:
-        return ApiError(502, "the model behind this endpoint refuses calls: the operator's log says why", **_FINAL)
-    return ApiError(500, "the method failed: the operator's log says why", **_FINAL)
-
-
-_FINAL = {"x_should_retry": "false"}
-_PROMPT_REFUSED = ("content_filter", "content_policy_violation", "invalid_prompt")
-"""OpenAI's and Azure's codes for what a prompt says."""
-
-
-def _refusal(error: Exception) -> ApiError | None:
-    """Return the error for a prompt that the model's server refuses, or for its rate limit; None for any other."""
-    code = code_of(error)
-    if is_overflow(error):
-        message = "the question does not fit into the model's context: ask a shorter one"
-        return ApiError(400, message, code="context_length_exceeded")
-    if code in _PROMPT_REFUSED:
-        return ApiError(400, "the model's server refuses what the question or its passages say", code=code)
-    if status_of(error) != 429:
-        return None
-    if code == "insufficient_quota":
-        return ApiError(429, "the quota of the model behind this endpoint is spent", code=code, **_FINAL)
-    wait = str(ceil(retry_after(error) or 1))
-    return ApiError(
-        429, "the rate limit of the model behind this endpoint is reached", code="rate_limit_exceeded", retry_after=wait
-    )
 
 
 _KINDS = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage, "developer": SystemMessage}
