@@ -3,19 +3,21 @@
     python docs/sync.py            # what `make sync` runs
     python docs/sync.py --check    # what `make lint` runs: fails where a file is stale, and names it
 
-Generated are `langgraph.json`'s graphs, the names that type checkers see, `docs/commands.md`, `docs/methods.md`, and the
-blocks between `<!-- NAME: begin -->` and `<!-- NAME: end -->` in the docs. The site's own pages (`hooks/pages.py`) are
-made when it is built.
+Generated are `langgraph.json`'s graphs, the names that type checkers see, `docs/commands.md`, `docs/methods.md`, the public
+interface in `tests/api.txt`, and the blocks between `<!-- NAME: begin -->` and `<!-- NAME: end -->` in the docs. The
+site's own pages (`hooks/pages.py`) are made when it is built.
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -28,6 +30,7 @@ from ragweave.evaluation.reproduce import listing
 from ragweave.evaluation.statistics import holm
 from ragweave.graphs import METHODS, Method
 from ragweave.graphs.base import Group
+from ragweave.nodes.options import Options
 from ragweave.roles import ROLES
 from ragweave.tools.filters import FILTERS
 from ragweave.tools.knowledge.chunking import CHUNKERS
@@ -284,12 +287,66 @@ def langgraph_json(text: str) -> str:
     return json.dumps(settings, ensure_ascii=False, indent=2) + "\n"
 
 
+PACKAGES = (
+    "",
+    ".agents",
+    ".corpus",
+    ".datasets",
+    ".errors",
+    ".evaluation",
+    ".graphs",
+    ".state",
+    ".testing",
+    ".training",
+)
+PACKAGES += (".tools.knowledge", ".tools.models", ".tools.retrieval")
+
+
+def api() -> str:
+    """Return the public Python interface, a line for each name, and the options of the methods."""
+    lines = ["The public interface, written by `make sync`: a change of a line is one that users see."]
+    for place in (f"ragweave{name}" for name in PACKAGES):
+        module = importlib.import_module(place)  # noqa: TID251
+        ours = (name for name, value in vars(module).items() if getattr(value, "__module__", "") == place)
+        names = getattr(module, "__all__", None) or [name for name in ours if name[0] != "_" and name != "T"]
+        lines += ["", place, *(f"    {name}{shape(getattr(module, name))}" for name in sorted(names))]
+    lines += ["", "options of every method", *(f"    {name}" for name in sorted(Options.model_fields)), "", "its own"]
+    for method in METHODS.ours():
+        own = sorted(method.options.model_fields.keys() - Options.model_fields.keys())
+        lines += [f"    {method.name}: {', '.join(own)}"] * bool(own)
+    return "\n".join(lines) + "\n"
+
+
+def shape(value: Any) -> str:
+    """Return the parameters of a function, or the fields and methods of a class that are ours."""
+    if not inspect.isclass(value):
+        return parameters(value) if inspect.isfunction(value) else ""
+    members: dict[str, str] = {}
+    for base in (base for base in value.__mro__ if base.__module__.startswith("ragweave")):
+        for name in [*inspect.get_annotations(base), *vars(base)]:
+            if not name.startswith(("_", "model_", "test_")):
+                function = inspect.unwrap(getattr(vars(base).get(name), "__func__", vars(base).get(name)))
+                members.setdefault(name, parameters(function) if inspect.isfunction(function) else "")
+    own = vars(value).get("__init__")
+    start = parameters(own) if own and not is_dataclass(value) and inspect.isfunction(own) else ""
+    return f"{start}: {', '.join(name + members[name] for name in sorted(members))}" if members else start
+
+
+def parameters(function: Any) -> str:
+    """Return the parameters of a function, those with a default with `=`."""
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    given = [value for value in inspect.signature(function).parameters.values() if value.name not in ("self", "cls")]
+    shown = (stars.get(value.kind, "") + value.name + "=" * (value.default is not value.empty) for value in given)
+    return f"({', '.join(shown)})"
+
+
 def generated() -> dict[Path, str]:
     """Return every generated file, as it should be."""
     names, settings = ROOT / "src/ragweave/names.py", ROOT / "langgraph.json"
     files = {
         ROOT / "docs/commands.md": commands(),
         ROOT / "docs/methods.md": methods(),
+        ROOT / "tests/api.txt": api(),
         names: with_names(names.read_text("utf-8")),
         settings: langgraph_json(settings.read_text("utf-8")),
     }
