@@ -23,7 +23,7 @@ from ragweave.evaluation.folder import Record
 from ragweave.evaluation.metrics import Metric, scores
 from ragweave.evaluation.why import LOST
 from ragweave.graphs import Method, build_graph
-from ragweave.graphs.build import RETRY
+from ragweave.graphs.base import RETRY
 from ragweave.graphs.specs import read_system
 from ragweave.graphs.trace_page import trace_page
 from ragweave.graphs.watch import Watch

@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
 from pydantic import Field
 
-from ragweave.graphs import blendfilter, filco, slimplm
+from ragweave.graphs import blendfilter, concat_pf, exhaustive, filco, slimplm
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, answer_branches, answer_node, one_by_one
 from ragweave.nodes.retrieve import Route, join
@@ -21,7 +21,9 @@ from ragweave.nodes.vote import add_fallback, end_by_vote
 from ragweave.state import RAGState
 
 
-class AdaptiveOptions(blendfilter.BlendFilterOptions, slimplm.ProxyOptions, filco.FilterOptions):
+class AdaptiveOptions(
+    blendfilter.BlendFilterOptions, slimplm.ProxyOptions, filco.FilterOptions, concat_pf.CollectionOptions
+):
     own_paper = ""
 
     union: Literal["interleave", "by_query"] = Field("interleave", description="How the queries' passages join.")
@@ -70,7 +72,9 @@ def calls(o: AdaptiveOptions) -> tuple[int, int]:
     texts = sum(kind != "question" for kind in o.queries) + o.hops - 1 + o.knowledge_filter
     sets = len(o.queries) + (o.max_rewrites + o.max_claims) * o.rewrite
     answers = (1 + (o.answer == "reason") + o.question_judge + o.fallback * o.k * sets) * o.samples
-    return least + o.samples, most + texts + 2 * sets * o.knowledge_filter + filco.scores_by_model(o) + answers
+    return least + o.samples, most + texts + 2 * sets * o.knowledge_filter + filco.scores_by_model(
+        o
+    ) + answers + o.collection_calls
 
 
 @method(
@@ -81,12 +85,18 @@ def calls(o: AdaptiveOptions) -> tuple[int, int]:
     calls=calls,
     options=AdaptiveOptions,
     state=AdaptiveState,
-    prompts={**slimplm.slimplm.prompts, **blendfilter.blendfilter.prompts, **filco.filco.prompts},
+    prompts={
+        **slimplm.slimplm.prompts,
+        **blendfilter.blendfilter.prompts,
+        **filco.filco.prompts,
+        **exhaustive.PROMPTS,
+    },
     files=filco.filco.files,
 )
 def adaptive(graph: Graph, components: Components) -> None:
     """All four papers' components in one graph; each can be switched off."""
-    slimplm.add_proxy(graph, components, given="augment")
+    slimplm.add_proxy(graph, components)
+    concat_pf.add_collection(graph, components, slimplm.to_draft, {**slimplm.TO_DRAFT, "passages given": "augment"})
     blendfilter.add_blending(graph, components)
     graph.add_node("trim", slimplm.trim)
     graph.add_node("filter_context", filco.filter_node(components))

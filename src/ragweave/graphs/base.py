@@ -22,27 +22,35 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.graph import Graph as DrawableGraph
 from langchain_core.tools import BaseTool
-from langgraph.graph import StateGraph
+from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
-from langgraph.types import Command, StateUpdate
+from langgraph.types import Checkpointer, Command, RetryPolicy, StateUpdate, TracePolicy
 
 from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.graphs.adapters import GraphRetriever, tool_of
 from ragweave.nodes import answer, queries, sufficiency
-from ragweave.nodes.options import Options, make_options
+from ragweave.nodes.options import Options, make_options, with_defaults
 from ragweave.nodes.papers import with_printed
 from ragweave.nodes.prompts import Prompts, Templates, template_of
 from ragweave.nodes.retrieve import GIVEN
 from ragweave.nodes.runner import Components
-from ragweave.state import AnswerType, RAGState
+from ragweave.state import AnswerType, RAGInput, RAGOutput, RAGState
 from ragweave.state.passages import QUESTION, as_document, ranked
 from ragweave.tools.drawing import draw_svg
 from ragweave.tools.models.budget import Budget, Limits, outer_budget
+from ragweave.tools.models.calls import is_refused, is_transient
 
 Graph: TypeAlias = StateGraph[Any, Any, Any, Any]
 Group = Literal[
-    "start here", "more than one hop", "when to retrieve", "noisy passages", "agentic", "baselines", "other"
+    "start here",
+    "more than one hop",
+    "whole collections",
+    "when to retrieve",
+    "noisy passages",
+    "agentic",
+    "baselines",
+    "other",
 ]
 """What methods are for, as the docs group them."""
 
@@ -285,6 +293,42 @@ def _with_documents(values: Any) -> Any:
     passages = [*map(as_document, values["passages"])]
     ready = all(doc.id and "rank" in doc.metadata for doc in passages)
     return {**values, "passages": passages if ready else ranked(passages, GIVEN)}
+
+
+MAX_CONCURRENCY = 1024
+"""Branches at once, unless the caller's config says less; LangGraph alone runs 6 on two cores."""
+
+
+def _worth_trying_again(error: Exception) -> bool:
+    return is_transient(error) and not is_refused(error)
+
+
+RETRY = RetryPolicy(max_attempts=3, retry_on=_worth_trying_again)
+
+
+def compile_method(
+    method: Method,
+    components: Components,
+    options: Mapping[str, Any],
+    *,
+    state: type[Any] | None = None,
+    checkpointer: Checkpointer = None,
+    retry_policy: RetryPolicy = RETRY,
+    trace_policy: TracePolicy | None = None,
+) -> MethodGraph:
+    """Return a method's graph over its components; the other arguments are those of `build_graph`."""
+    schema = state or method.state
+    graph: Graph = StateGraph(
+        schema, context_schema=with_defaults(method.options, options), input_schema=RAGInput, output_schema=RAGOutput
+    )
+    graph.set_node_defaults(retry_policy=retry_policy)
+    graph.add_node("begin", begin_node(schema))
+    graph.add_edge(START, "begin")
+    method.wire(graph, components)
+    for node in graph.nodes.values():
+        node.trace_policy = trace_policy
+    compiled = MethodGraph(**vars(graph.compile(checkpointer=checkpointer, name=method.name)))
+    return compiled.with_config({"max_concurrency": MAX_CONCURRENCY})
 
 
 _END = object()

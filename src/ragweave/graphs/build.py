@@ -7,34 +7,20 @@ from typing import Any, get_args
 from langchain_core.decisions import BaseDecisionModel
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import Runnable
-from langgraph.graph import START, StateGraph
 from langgraph.types import Checkpointer, RetryPolicy, TracePolicy
 
 from ragweave.errors import UsageError, did_you_mean
-from ragweave.graphs.base import Graph, Method, MethodGraph, begin_node
+from ragweave.graphs.base import RETRY, Method, MethodGraph, compile_method
 from ragweave.graphs.registry import METHODS
 from ragweave.graphs.specs import SystemSpec, is_choice, read_system
-from ragweave.nodes.options import with_defaults
 from ragweave.nodes.prompts import Prompts, Templates, template_of
 from ragweave.nodes.runner import Components, Retriever
 from ragweave.roles import ROLES
-from ragweave.state import RAGInput, RAGOutput
 from ragweave.tools.filters import FILTERS, FilterKind, FilterName
-from ragweave.tools.models.calls import is_refused, is_transient
 from ragweave.tools.models.roles import ChatModel, LogprobScorer, Models, trained_role, unbound
 from ragweave.tools.prices import check_priced
 from ragweave.tools.providers import chat_model, trained_folder
 from ragweave.tools.trained.models import trained_filter
-
-MAX_CONCURRENCY = 1024
-"""Branches at once, unless the caller's config says less; LangGraph alone runs 6 on two cores."""
-
-
-def _worth_trying_again(error: Exception) -> bool:
-    return is_transient(error) and not is_refused(error)
-
-
-RETRY = RetryPolicy(max_attempts=3, retry_on=_worth_trying_again)
 
 
 def build_graph(
@@ -127,18 +113,15 @@ def build_graph(
         scorer=scorer,
         embeddings=embeddings,
     )
-    schema = state or chosen.state
-    graph: Graph = StateGraph(
-        schema, context_schema=with_defaults(chosen.options, options), input_schema=RAGInput, output_schema=RAGOutput
+    return compile_method(
+        chosen,
+        components,
+        options,
+        state=state,
+        checkpointer=checkpointer,
+        retry_policy=retry_policy,
+        trace_policy=trace_policy,
     )
-    graph.set_node_defaults(retry_policy=retry_policy)
-    graph.add_node("begin", begin_node(schema))
-    graph.add_edge(START, "begin")
-    chosen.wire(graph, components)
-    for node in graph.nodes.values():
-        node.trace_policy = trace_policy
-    compiled = MethodGraph(**vars(graph.compile(checkpointer=checkpointer, name=chosen.name)))
-    return compiled.with_config({"max_concurrency": MAX_CONCURRENCY})
 
 
 def _system_of(name: str | Method) -> SystemSpec:

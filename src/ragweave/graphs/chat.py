@@ -17,8 +17,8 @@ from langgraph.types import Checkpointer
 from typing_extensions import TypedDict
 
 from ragweave.errors import UsageError
-from ragweave.graphs.base import Graph, Method, MethodGraph
-from ragweave.graphs.build import RETRY, build_graph
+from ragweave.graphs.base import RETRY, Graph, Method, MethodGraph
+from ragweave.graphs.build import build_graph
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options

@@ -2,14 +2,82 @@
 
 Source: Liu et al. 2024 (Modeling Uncertainty and Using Post-fusion as Fallback Improves Retrieval
 Augmented Generation with LLMs), section 3.3 and figure 2, upper half.
+
+Where we differ: with `collection="auto"`, a question about the whole collection is answered by `exhaustive`.
 """
 
-from ragweave.graphs.base import Graph, method
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Literal
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import END
+from langgraph.runtime import Runtime, get_runtime
+from pydantic import Field
+
+from ragweave.graphs.base import Graph, compile_method, method
 from ragweave.graphs.concat import FusionOptions
+from ragweave.graphs.exhaustive import PROMPTS, exhaustive
 from ragweave.nodes.answer import answer_branches, answer_node, each_sample, one_by_one, together
-from ragweave.nodes.queries import add_retrieval
-from ragweave.nodes.runner import Components
+from ragweave.nodes.options import Options, make_options
+from ragweave.nodes.queries import search_node
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, to_retrieval
+from ragweave.nodes.route import asks_about_all
+from ragweave.nodes.runner import Caller, Components, FunctionNode
 from ragweave.nodes.vote import add_fallback, end_by_vote
+from ragweave.state import RAGOutput, RAGState
+from ragweave.tools.retrieval.base import known_of
+
+
+class CollectionOptions(Options):
+    """Options of a method that may leave questions about the whole collection to others."""
+
+    collection: Literal["", "auto"] = Field(
+        "",
+        description="`auto`: English questions that count, list or compare all things of a kind in the knowledge base are "
+        "answered by `exhaustive`.",
+    )
+
+    @property
+    def collection_calls(self) -> int:
+        """The maximum of calls for such a question."""
+        return exhaustive.calls(make_options(exhaustive.options, {}))[1] if self.collection else 0
+
+
+class ConcatPfOptions(FusionOptions, CollectionOptions):
+    """Options of `concat_pf`."""
+
+
+def add_collection(
+    graph: Graph,
+    components: Components,
+    otherwise: Callable[[Any, Runtime[Any]], Route],
+    routes: Mapping[Hashable, str],
+) -> None:
+    """Add the route from `begin`: a question about everything is left to other methods, if `collection` says so.
+
+    Any other goes as `otherwise` says, and so does one to which they have no answer.
+    """
+
+    async def answer(state: RAGState, config: RunnableConfig, caller: Caller) -> Any:
+        own = get_runtime(Options).context
+        policy = graph.nodes["whole_collection"].trace_policy
+        context = {name: getattr(own, name) for name in Options.model_fields.keys() - {"samples", "profile"}}
+        given = {"question": state["question"], "answer_type": state["answer_type"]}
+        keys = [*RAGOutput.__annotations__, "notes"]
+        compiled = compile_method(exhaustive, components, {}, trace_policy=policy)
+        return await caller.call(compiled, given, config, context=context, output_keys=keys)
+
+    def to_start(state: RAGState, runtime: Runtime[CollectionOptions]) -> Route:
+        collection = known_of(components.retriever, "collection") if runtime.context.collection else None
+        wanted = collection is not None and not state["given"] and asks_about_all(state["question"], collection)
+        return "whole collection" if wanted else otherwise(state, runtime)
+
+    def to_end(state: RAGState, runtime: Runtime[CollectionOptions]) -> Route:
+        return "answered" if state["status"] == "answered" else otherwise(state, runtime)
+
+    graph.add_node("whole_collection", FunctionNode(answer, name="whole_collection"))
+    graph.add_conditional_edges("begin", to_start, {"whole collection": "whole_collection", **routes})
+    graph.add_conditional_edges("whole_collection", to_end, {"answered": END, **routes})
 
 
 @method(
@@ -17,12 +85,14 @@ from ragweave.nodes.vote import add_fallback, end_by_vote
     paper="Liu et al. 2024, Post-fusion as Fallback",
     when="The recommended start: Concat's price on most questions, and k more calls only where it has no answer.",
     group="start here",
-    calls=lambda o: (o.samples, (1 + o.k) * o.samples),
-    options=FusionOptions,
+    calls=lambda o: (o.samples, (1 + o.k) * o.samples + o.collection_calls),
+    options=ConcatPfOptions,
+    prompts=PROMPTS,
 )
 def concat_pf(graph: Graph, components: Components) -> None:
     """Concat; where it says Unknown, Post-Fusion as the fallback."""
-    add_retrieval(graph, components)
+    add_search(graph, search_node(components))
+    add_collection(graph, components, lambda state, _runtime: to_retrieval(state), TO_RETRIEVAL)
     graph.add_node("concat", answer_node(components, "concat", "concat"))
     graph.add_node("post_fusion", answer_node(components, "post_fusion", "post_fusion", round=1, one_passage=True))
     graph.add_conditional_edges(

@@ -20,7 +20,7 @@ against the user's question; here that is the retriever's task, and passages of 
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Annotated, Any, Literal, Self
 
 from langchain_core.decisions import Noul
@@ -315,7 +315,7 @@ def trim(state: RAGState, runtime: Runtime[ProxyOptions]) -> RAGState:
     return {"passages": within_budget(state["passages"], o.token_budget, o.max_passages)}
 
 
-def to_draft(state: ProxyState, runtime: Runtime[SlimPlmOptions]) -> str:
+def to_draft(state: ProxyState, runtime: Runtime[ProxyOptions]) -> str:
     """Route: draft if the judge or the rewriter needs it; given passages need neither."""
     if state["given"]:
         return "passages given"
@@ -371,11 +371,12 @@ def proxy_failed(state: Any, error: NodeError) -> Command[str]:
     return Command(update=update, goto="plan")
 
 
-def add_proxy(graph: Graph, components: Components, given: str) -> None:
-    """Add the proxy's nodes from `begin` to `plan`, and `direct`, which answers what is known.
+TO_DRAFT: dict[Hashable, str] = {"draft": "draft", "no proxy": "plan"}
+"""The labels of `to_draft` except `passages given`, and the nodes they lead to."""
 
-    Passages that the caller gave go to the node `given`.
-    """
+
+def add_proxy(graph: Graph, components: Components) -> None:
+    """Add the proxy's nodes from `draft` to `plan`, and `direct`, which answers what is known."""
     small = {
         "draft": draft(components),
         "judge": judge(components),
@@ -390,7 +391,6 @@ def add_proxy(graph: Graph, components: Components, given: str) -> None:
     graph.add_node("decide", decide_node("route_threshold"))
     graph.add_node("plan", plan)
     graph.add_node("direct", answer_node(components, "direct", "direct"))
-    graph.add_conditional_edges("begin", to_draft, {"draft": "draft", "no proxy": "plan", "passages given": given})
     graph.add_conditional_edges(
         "draft",
         to_judge(components),
@@ -434,7 +434,8 @@ def small_calls(o: ProxyOptions) -> tuple[int, int]:
 )
 def slimplm(graph: Graph, components: Components) -> None:
     """A small proxy model decides when and what to retrieve; one call to the big one."""
-    add_proxy(graph, components, given="collect")
+    add_proxy(graph, components)
+    graph.add_conditional_edges("begin", to_draft, {**TO_DRAFT, "passages given": "collect"})
     add_search(graph, retrieve_node(components.retriever))
     graph.add_node("trim", trim)
     graph.add_node("answer", answer_node(components, "answer", "reference", round=1, **REFERENCE))

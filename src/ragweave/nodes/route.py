@@ -1,9 +1,13 @@
-"""How many searches does a question take: none, one or several (Adaptive-RAG, section 3.2)?
+"""How many searches does a question take: none, one or several (Adaptive-RAG, section 3.2)? Or is it about everything?
 
-The router is a chat model, or a decision model such as a trained router, which may read a draft answer, too.
+The router is a chat model, or a decision model such as a trained router, which may read a draft answer, too. Questions
+about a whole collection are told by rules.
 """
 
 import re
+from collections import Counter
+from itertools import islice
+from pathlib import PurePath
 from typing import Any, Literal, Self
 
 from langchain_core.decisions import Choice
@@ -14,6 +18,8 @@ from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import VERDICT_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.read import choice, plain
 from ragweave.state import RouteName
+from ragweave.state.passages import heading_of
+from ragweave.tools.retrieval.analyzer import analyzer_for
 
 
 class Complexity(Form):
@@ -63,3 +69,71 @@ def classify(state: Any, _options: Options) -> Asking[Complexity, dict[str, Any]
     values = {"draft": state.get("draft") or ""}
     reply = yield Prompt("complexity", values, form=Complexity, max_tokens=VERDICT_TOKENS, task="route")
     return {"route": ROUTE_BY_WORD[reply.form.searches] if reply.form else "one"}
+
+
+_EXTREMES = (
+    "most|least|fewest|largest|smallest|highest|lowest|longest|shortest|oldest|newest|latest|earliest|greatest|biggest|best|"
+    "worst|cheapest|youngest|heaviest|lightest|fastest|slowest"
+)
+_COUNTED = re.compile(
+    r"\b(?:how many|number of|list|name|enumerate|which|what|show|give me|find)\s+"
+    r"(?:(?:of|the|all|our|these|those|different|every|each|any|me) )*((?:[\w'/-]+ ){0,3}[\w'/-]+)",
+    re.I,
+)
+"""What is counted or listed: the words after "how many"."""
+_AFTER_NOUN = re.compile(
+    r"\b(?:is|are|was|were|be|do|does|did|has|have|had|in|on|at|for|from|with|that|which|who|whose|about|by|to|and|or|can|"
+    r"will|would|should|there|mention\w*|say\w*)\b.*",
+    re.I,
+)
+_OVER_ALL = re.compile(
+    rf"\b(?:totals?|sum|average|mean|median|combined|altogether|together|overall|each|per|{_EXTREMES})\b", re.I
+)
+_ONE_OF_ALL = re.compile(rf"\b(?:every|{_EXTREMES})\b((?: [\w-]+){{0,2}})", re.I)
+_PLURAL = re.compile(r"[^\W\d_]{2,}(?<![sui])s|people|men|women|children|staff", re.I)
+_MEASURE = re.compile(
+    r"(?:seconds|minutes|hours|days|nights|weeks|months|quarters|years|decades|centuries|times|people|persons|points|percent|"
+    r"\w*met(?:re|er)s|inches|feet|yards|miles|acres|\w*grams|pounds|ounces|tons|tonnes|lit(?:re|er)s|gallons|degrees|"
+    r"euros|dollars|cents|bytes|pages|words|has|its|was|this|does|is)",
+    re.I,
+)
+"""What "how many" asks of one thing, and words that end like a plural."""
+_SAMPLE, _BEGINNING = 200, 60
+"""Documents that tell what a collection is of, and characters of each."""
+
+
+def asks_about_all(question: str, collection: Any) -> bool:
+    """Return whether an English question counts, lists or compares the things that a knowledge base has documents about.
+
+    Such a thing, as "bridges" in "How many bridges are closed?", is named by a file or folder, or by the headings or first
+    words of every fifth of the first 200 documents. Measured by `benchmarks/exhaustive.py`.
+    """
+    counted, one_of = _COUNTED.search(question), _ONE_OF_ALL.search(question)
+    if not (counted or one_of or _OVER_ALL.search(question)):
+        return False
+    terms, kinds = analyzer_for(collection.settings.language).terms, _kinds(collection)
+    noun = _nouns(_AFTER_NOUN.sub("", counted[1])) if counted else []
+    things = [word for word in _nouns(question) if not kinds.isdisjoint(terms(word))]
+    if any(map(_PLURAL.fullmatch, things)):
+        return bool(_OVER_ALL.search(question) or any(map(_PLURAL.fullmatch, noun)))
+    # The oldest bridge, every bridge; or: which bridge is the oldest?
+    return one_of is not None and any(word in things for word in [*noun, *_nouns(one_of[1])])
+
+
+def _nouns(text: str) -> list[str]:
+    return [word for word in re.findall(r"[^\W\d_]+", text) if not _MEASURE.fullmatch(word)]
+
+
+def _kinds(collection: Any) -> set[str]:
+    """Return the terms of what a collection's documents are about."""
+    terms = analyzer_for(collection.settings.language).terms
+    firsts = [first for first, *_ in islice(collection.documents(), _SAMPLE)]
+    begins = [f"{heading_of(first.metadata)} {first.page_content[:_BEGINNING]}" for first in firsts]
+    counts = Counter(term for text in begins for term in {*terms(text)})
+    paths = [PurePath(source.key) for source in collection.sources()]
+    files = Counter(term for path in paths for term in {*terms(re.sub(r"[\W_\d]+", " ", path.stem))})
+    folders = Counter(term for path in paths for term in {*terms(path.parent.name)})
+    limits = ((counts, max(3, 0.2 * len(begins))), (files, 0.05 * len(paths)), (folders, 3))
+    return {term for table, least in limits for term, times in table.items() if times >= least} | {
+        *terms("documents files")
+    }

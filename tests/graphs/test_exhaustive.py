@@ -1,0 +1,134 @@
+"""Exhaustive reading: what it counts, its budget, its cache, resuming, and which questions are sent to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.exhaustive import POINT, QUESTIONS, documents, exact, is_right
+from langchain_core.documents import Document
+from langgraph.checkpoint.memory import InMemorySaver
+from tests.quotes import check_citations
+
+from ragweave import KnowledgeBase, build_graph
+from ragweave.evaluation.cache import ReplyCache, asking
+from ragweave.testing import MethodTests, ModelCall, ScriptedModel
+
+STONE, LONG = QUESTIONS[:2]
+
+
+class TestExhaustive(MethodTests):
+    method = "exhaustive"
+    question = "How many cards mention a bridge?"
+    other_question = "How many cards mention a quarry?"
+    answer = "4 (read 8 passages that a search found)"
+
+    def reply(self, call: ModelCall) -> str:
+        if call.node == "plan_reading":
+            return json.dumps({"operation": "count", "condition": "Does it mention a bridge?"})
+        return "Yes" if "bridge" in call.text.partition("<passage")[2].partition("</passage>")[0].lower() else "No"
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
+    with KnowledgeBase.create(tmp_path_factory.mktemp("kb") / "kb", settings={"embedding": None}) as kb:
+        kb.add(documents())
+        yield kb
+
+
+def ask(kb: KnowledgeBase, question: Any = STONE, script: Any = None, **options: Any) -> tuple[dict[str, Any], Any]:
+    model = ScriptedModel(script=script or exact(question))
+    graph = build_graph("exhaustive", model=model, retriever=kb.as_retriever(), **options)
+    return graph.invoke({"question": question.text}, {"max_concurrency": 1}), model
+
+
+def test_questions_over_sixty_documents_have_exact_answers(kb: KnowledgeBase) -> None:
+    wrong = [question.text for question in QUESTIONS if not is_right(ask(kb, question)[0]["answer"], question.gold())]
+    assert wrong == []
+
+
+def test_each_part_of_the_answer_cites_the_documents_that_it_comes_from(kb: KnowledgeBase) -> None:
+    out, _ = ask(kb, QUESTIONS[7], citations=True)
+    check_citations(out["answer"], out["passages"], out["citations"])
+    cited = {citation["text"]: " ".join(quote["text"] for quote in citation["quotes"]) for citation in out["citations"]}
+    assert len(cited) == 13
+    assert all(name in text for name, text in cited.items())
+    assert sum("wood" in text for text in cited.values()) > 7
+
+
+@pytest.mark.parametrize("limit", [{"max_documents": 12}, {"max_calls": 13}])
+def test_a_budget_reads_what_a_search_finds_and_says_so(kb: KnowledgeBase, limit: dict[str, int]) -> None:
+    out, model = ask(kb, QUESTIONS[3], **limit)
+    assert len(model.calls) == 13
+    assert sum("Letter" in call.text for call in model.calls) >= 10
+    assert out["answer"] == "2 (read 12 of 60 documents)"
+    assert out["truncated"]
+
+
+def test_a_filter_holds(kb: KnowledgeBase) -> None:
+    model = ScriptedModel(script=exact(LONG))
+    chosen = kb.as_retriever(filter={"title": ["Inspection report 1", "Inspection report 2"]})
+    out = build_graph("exhaustive", model=model, retriever=chosen).invoke({"question": LONG.text})
+    assert out["answer"] == "1 (read 2 of 2 documents)"
+
+
+def test_documents_that_cannot_be_read_are_counted(kb: KnowledgeBase) -> None:
+    def reply(call: ModelCall) -> str:
+        if 'title="Inspection report 2"' in call.text:
+            return "I like bridges."
+        return exact(LONG)(call).replace("228 metres", "long")
+
+    out, _ = ask(kb, LONG, reply)
+    assert out["answer"] == f"{LONG.gold() - 3} (read 60 of 60 documents, 3 unreadable)"
+    nothing, _ = ask(kb, LONG, lambda call: exact(LONG)(call) if call.node == "plan_reading" else "Bridges!")
+    assert nothing["answer"] == "Unknown"
+
+
+def test_long_documents_are_read_in_part_and_the_answer_says_so(tmp_path: Path) -> None:
+    with KnowledgeBase.create(tmp_path / "kb", settings={"embedding": None}) as kb:
+        kb.add(Document("A bridge of grey stone. " * 400, metadata={"title": "Inspection report 1"}))
+        out, _ = ask(kb, prompt_tokens=900)
+    assert out["answer"] == "1 (read 1 of 1 documents, 1 only in part)"
+
+
+def test_a_cache_reads_only_new_documents(kb: KnowledgeBase, tmp_path: Path) -> None:
+    model = ScriptedModel(script=exact(STONE))
+    cached = ReplyCache(tmp_path / "replies.sqlite").attach(model, "scripted")
+    with KnowledgeBase.create(tmp_path / "kb", settings={"embedding": None}) as own:
+        for docs, calls in ((documents()[:5], 6), ([], 6), (documents()[5:7], 8)):
+            own.add(docs)
+            with asking():
+                build_graph("exhaustive", model=cached, retriever=own.as_retriever()).invoke({"question": STONE.text})
+            assert len(model.calls) == calls
+
+
+def test_a_run_resumes_at_the_documents_that_are_left(kb: KnowledgeBase) -> None:
+    failing = [True]
+
+    def reply(call: ModelCall) -> str:
+        if 'title="Letter 7"' in call.text and failing:
+            failing.pop()
+            raise RuntimeError("the model is gone")
+        return exact(STONE)(call)
+
+    model, config = ScriptedModel(script=reply), {"configurable": {"thread_id": "1"}, "max_concurrency": 1}
+    graph = build_graph("exhaustive", model=model, retriever=kb.as_retriever(), checkpointer=InMemorySaver())
+    with pytest.raises(RuntimeError, match="the model is gone"):
+        graph.invoke({"question": STONE.text}, config)
+    out = graph.invoke(None, config)
+    assert out["answer"] == f"{STONE.gold()} (read 60 of 60 documents)"
+    assert len(model.calls) == 1 + 60 + 1
+
+
+def test_concat_pf_and_adaptive_send_questions_about_everything_there(kb: KnowledgeBase) -> None:
+    def nodes(question: str, method: str = "concat_pf", **options: Any) -> list[str]:
+        model = ScriptedModel(script=lambda call: exact(STONE)(call) if "read" in call.node else "Ada")
+        build_graph(method, model=model, retriever=kb.as_retriever(), **options).invoke({"question": question})
+        return [call.node for call in model.calls]
+
+    assert nodes(STONE.text, collection="auto").count("read_document") == 60
+    assert nodes(STONE.text, "adaptive", collection="auto").count("read_document") == 60
+    assert nodes(STONE.text) == nodes(POINT[0], collection="auto") == ["concat"]
