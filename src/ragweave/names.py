@@ -17,6 +17,7 @@ MethodName = Literal[
 ]
 
 RetrieverName = Literal["auto", "bm25", "dense", "hybrid", "graph"]
+Preference = Literal["newest"]
 
 MetricName = Literal[
     Literal["em", "f1", "accuracy", "coverage_em", "hit_at_1", "rouge_l", "rouge_1", "rouge_2", "unigram_f1"],

@@ -44,9 +44,11 @@ def test_a_variant_searches_the_knowledge_base_that_it_names(kb: Path, tmp_path:
 def test_serve_answers_with_its_method_options_and_prompts(choice: str, scripted: dict[str, ScriptedModel]) -> None:
     with Path(choice).open("a") as file:
         file.write("prompts: {concat: 'In one word. {passages} Question: {question} {unknown}'}\n")
-    setup = Setup.open([choice], DEFAULT_KB, None, None, "auto", "", "", None)
+    setup = Setup.open([choice], DEFAULT_KB, None, None, "auto", "", "", "", None)
     limits = {"hosts": ("testserver",), "concurrency": 1}
-    with TestClient(app_over(setup, [choice], False, "127.0.0.1", limits, keys="", pictures=False)) as client:
+    with TestClient(
+        app_over(setup, [choice], False, "127.0.0.1", limits, keys="", pictures=False, threads="")
+    ) as client:
         assert choice in [model["id"] for model in client.get("/v1/models").json()["data"]]
         body = {"model": choice, "messages": [{"role": "user", "content": QUESTION}]}
         done = client.post("/v1/chat/completions", json=body)

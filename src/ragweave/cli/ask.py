@@ -34,6 +34,7 @@ def ask(
     k: options.K = None,
     retriever: options.Retriever = "auto",
     rerank: options.Rerank = "",
+    prefer: options.Prefer = "",
     second_retriever: options.SecondRetriever = "",
     filters: options.Filter = None,
     option: options.Option = None,
@@ -60,7 +61,9 @@ def ask(
         from ragweave.graphs.specs import split_systems
 
         specs = split_systems(methods) or [method]
-        setup = options.Setup.open(specs, kb, model, k, retriever, rerank, second_retriever, option, filters, citations)
+        setup = options.Setup.open(
+            specs, kb, model, k, retriever, rerank, prefer, second_retriever, option, filters, citations
+        )
     if methods:
         if follow_up or stream or trace or save:
             raise UsageError("--methods cannot be combined with --continue, --stream, --trace or --save")

@@ -45,6 +45,7 @@ def chat(
     k: options.K = None,
     retriever: options.Retriever = "auto",
     rerank: options.Rerank = "",
+    prefer: options.Prefer = "",
     second_retriever: options.SecondRetriever = "",
     option: options.Option = None,
 ) -> None:
@@ -55,7 +56,7 @@ def chat(
     import asyncio
 
     with progress_console().status("loading …"):
-        setup = options.Setup.open([method], kb, model, k, retriever, rerank, second_retriever, option)
+        setup = options.Setup.open([method], kb, model, k, retriever, rerank, prefer, second_retriever, option)
         earlier = read_conversation(kb) if follow_up else []
         graph = setup.chat(method)
     setup.show_notice()

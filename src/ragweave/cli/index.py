@@ -55,6 +55,9 @@ def index(
     ] = None,
     id_field: Annotated[str | None, typer.Option(help="Field that holds the id of a CSV or JSONL row.")] = None,
     title_field: Annotated[str | None, typer.Option(help="Field that holds the title of a CSV or JSONL row.")] = None,
+    file_dates: Annotated[
+        bool, typer.Option("--file-dates", help="Date what has no other date by the file's last change.")
+    ] = False,
     wait: Annotated[float, typer.Option(help="Seconds to wait while another process writes to KB.")] = 60,
     max_file_seconds: Annotated[
         float, typer.Option(help="Seconds to read a file, or each MiB of a large one; a slower file is skipped.")
@@ -67,6 +70,7 @@ def index(
     """Index files. Run it again to index only what changed. The settings of the first run stay, except row fields."""
     values = {"chunker": chunker, "unit": unit, "size": size, "overlap": overlap, "language": language}
     values |= {"embedding": embedding, "text_field": text_field, "id_field": id_field, "title_field": title_field}
+    values["file_dates"] = file_dates or None
     settings = {key: value for key, value in values.items() if value is not None}
     pages = [] if loader else _pages(paths or (), fetch)
     sources = [path for path in paths or () if path not in pages]
@@ -185,6 +189,9 @@ def _show(base: KnowledgeBase | ServedKnowledgeBase, report: IndexReport) -> Non
         screen.print(f"… and {more} more")
     kind = f"vectors by {base.settings.embedding}" if base.settings.embedding else "no vectors"
     typer.echo(f"{base.path}: {report} ({kind})")
+    if any(report.dates):
+        counts = [f"{origin or 'none'} {count}" for origin, count in sorted(report.dates.items(), reverse=True)]
+        typer.echo(f"dates: {', '.join(counts)}")
 
 
 def _check_indexed(reports: Sequence[IndexReport]) -> None:

@@ -65,6 +65,9 @@ Rerank = Annotated[
         "model), or a LangChain document compressor by its import path."
     ),
 ]
+Prefer = Annotated[
+    str, typer.Option(metavar="newest", help="newest: of several versions of a passage, the newest comes first.")
+]
 SecondRetriever = Annotated[
     str, typer.Option(help="Where crag searches again: a mode, a knowledge base, MODE:KB, or an import path.")
 ]
@@ -157,7 +160,7 @@ def _check_passes(base: KnowledgeBase, wanted: Mapping[str, Any]) -> None:
 
 
 def open_retriever(
-    kb: str, spec: str, rerank: str, k: int | None, chosen: Mapping[str, Any], permitted: Any, opened: Any
+    kb: str, spec: str, rerank: str, prefer: str, k: int | None, chosen: Mapping[str, Any], permitted: Any, opened: Any
 ) -> Any:
     """Return the retriever that the options name; None if it needs a knowledge base and the default one is missing.
 
@@ -178,9 +181,8 @@ def open_retriever(
         base = opened(kb)
         if isinstance(base, KnowledgeBase) and not len(base):
             raise UsageError(f"{kb} is empty: fill it with `ragweave index FILES --kb {kb}`")
-    retriever = retriever_of(
-        spec, base, 5 if k is None else k, filter=chosen, rerank=rerank or None, permitted=permitted
-    )
+    how: Any = {"filter": chosen, "rerank": rerank or None, "prefer": prefer, "permitted": permitted}
+    retriever = retriever_of(spec, base, 5 if k is None else k, **how)
     if isinstance(base, KnowledgeBase):
         _check_passes(base, chosen)
     return retriever
@@ -193,8 +195,8 @@ class Setup:
     kb: str
     models: Mapping[str, Any]
     """By role."""
-    search: Callable[[str, str], Any]
-    """Opens a retriever, with a reranker; "": those that the options name."""
+    search: Callable[[str, str, str], Any]
+    """Opens a retriever, with a reranker and a preference; "": those that the options name."""
     over: Callable[[Any], Setup]
     """Returns the same over what a filter permits, which is all that there is for it."""
     second: Any = None
@@ -209,6 +211,7 @@ class Setup:
         k: int | None,
         retriever: str,
         rerank: str,
+        prefer: str,
         second_retriever: str,
         option: Iterable[str] | None,
         filters: Iterable[str] | None = None,
@@ -244,12 +247,14 @@ class Setup:
 
         def over(permitted: Any = None) -> Setup:
             @cache
-            def search(own: str = "", reranker: str = "") -> Any:
-                return open_retriever(kb, own or retriever, reranker or rerank, k, chosen, permitted, opened)
+            def search(own: str = "", reranker: str = "", preferred: str = "") -> Any:
+                how = own or retriever, reranker or rerank, preferred or prefer
+                return open_retriever(kb, *how, k, chosen, permitted, opened)
 
             for system in systems:
-                search(system.retriever, system.rerank)
-            second = second_retriever and retriever_of(second_retriever, kb, filter=chosen, permitted=permitted)
+                search(system.retriever, system.rerank, system.prefer)
+            more: Any = {"filter": chosen, "prefer": prefer, "permitted": permitted}
+            second = second_retriever and retriever_of(second_retriever, kb, **more)
             return cls(kb, models, search, over, second or None, {"citations": str(citations), **values})
 
         return over()
@@ -288,7 +293,7 @@ class Setup:
         from ragweave.graphs.specs import read_system
 
         system = read_system(spec, self.options)
-        return self.search(system.retriever, system.rerank)
+        return self.search(system.retriever, system.rerank, system.prefer)
 
     def evidence(self, spec: str) -> Callable[[Any], Any] | None:
         """Return what finds the quotes of a system's answer in their files; None if nothing does."""

@@ -39,6 +39,7 @@ def serve(
     model: options.Model = None,
     retriever: options.Retriever = "auto",
     rerank: options.Rerank = "",
+    prefer: options.Prefer = "",
     second_retriever: options.SecondRetriever = "",
     option: options.Option = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -84,7 +85,7 @@ def serve(
     hosts = LOCAL_HOSTS if is_local(host) and not (keys or keys_file) else ()
     limits = {"api_keys": keys, "origins": origin or (), "hosts": hosts, "concurrency": concurrency}
     served: Any = (names, mcp, host, limits, str(keys_file or ""), pictures, str(threads or ""))
-    opened = (names, kb, model, None, retriever, rerank, second_retriever, option)
+    opened = (names, kb, model, None, retriever, rerank, prefer, second_retriever, option)
     setup = options.Setup.open(*opened)
     if mcp and not http:
         from ragweave.serving.mcp_server import create_server

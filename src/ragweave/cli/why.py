@@ -39,7 +39,7 @@ def why(
     if mode not in get_args(RetrieverName):
         raise UsageError(f"--retriever must be one of {', '.join(get_args(RetrieverName))}, not {mode!r}")
     with progress_console().status(f"{method} …"):
-        setup = options.Setup.open([method], kb, model, k, retriever, "", "", option, citations=False)
+        setup = options.Setup.open([method], kb, model, k, retriever, "", "", "", option, citations=False)
         state = setup.graph(method).invoke({"question": question}, output_keys=STATE)
     typer.echo(f"{method} answered: {state['answer']}")
     with KnowledgeBase.open(place or setup.kb) as base:

@@ -37,7 +37,8 @@ from ragweave.tools.models.budget import Limits
 from ragweave.tools.prices import Price, price_of
 from ragweave.tools.providers import scorer_of
 from ragweave.tools.retrieval import Bm25Retriever
-from ragweave.tools.retrieval.reranking import LISTWISE, ListwiseReranker, RerankRetriever
+from ragweave.tools.retrieval.newest import arranged
+from ragweave.tools.retrieval.reranking import LISTWISE, ListwiseReranker
 from ragweave.tools.text.untrusted import redacted
 
 EVALUATOR, SCORER = "evaluator", "scorer"
@@ -69,6 +70,8 @@ class EvalSettings:
     kb: str = ""
     retriever: str = "auto"
     rerank: str = ""
+    prefer: str = ""
+    """`newest`: of several versions of a passage, the newest comes first."""
     second_retriever: str = ""
     """Where `crag` searches again."""
     gold: str = "as_found"
@@ -195,7 +198,10 @@ def opener(
     more: dict[str, Any] = {"scorer": scorer_of(specs[SCORER])} if SCORER in specs else {}
     if settings.second_retriever:
         more["second_retriever"] = retriever_of(settings.second_retriever, settings.kb)
-    search = cache(lambda how, rerank: _retriever(replace(settings, retriever=how, rerank=rerank), data, run))
+
+    @cache
+    def search(how: str, rerank: str, prefer: str) -> Any:
+        return _retriever(replace(settings, retriever=how, rerank=rerank, prefer=prefer), data, run)
 
     @cache
     def stages(how: str) -> list[Metric]:
@@ -208,7 +214,7 @@ def opener(
         return graph_system(
             spec,
             models,
-            given.get("retriever") or search(how, system.rerank or settings.rerank),
+            given.get("retriever") or search(how, system.rerank or settings.rerank, system.prefer or settings.prefer),
             [*metrics, *stages(how)],
             options=settings.options,
             more={**more, "prompts": prompts},
@@ -247,8 +253,10 @@ def _retriever(settings: EvalSettings, data: Dataset, run: Run) -> Any:
     if settings.passages == "given" or not where:
         return None
     if where == "own":
-        if settings.retriever != "auto" or settings.rerank:
-            raise UsageError("each question's own passages are searched by BM25 alone: omit retriever and reranker")
+        if settings.retriever != "auto" or settings.rerank or settings.prefer:
+            raise UsageError(
+                "each question's own passages are searched by BM25 alone: omit retriever, reranker, prefer"
+            )
         return own_passages
     if where == "file" and settings.retriever in ("auto", "bm25"):
         retriever: Any = Bm25Retriever.from_documents(list(data.corpus()))
@@ -257,12 +265,10 @@ def _retriever(settings: EvalSettings, data: Dataset, run: Run) -> Any:
         retriever = retriever_of(settings.retriever, run.folder / "kb")
     else:
         retriever = retriever_of(settings.retriever, settings.kb)
-    if not settings.rerank:
-        return retriever
-    reranker: Any = settings.rerank
-    if reranker.startswith(LISTWISE):
+    reranker: Any = settings.rerank or None
+    if settings.rerank.startswith(LISTWISE):
         reranker = ListwiseReranker(model=open_priced(settings, "reranker", reranker.removeprefix(LISTWISE), run))
-    return RerankRetriever.over(retriever, reranker, k=retriever.k)
+    return arranged(retriever, retriever.k, reranker, settings.prefer)
 
 
 def open_priced(settings: EvalSettings, role: str, spec: Any, run: Run) -> Any:

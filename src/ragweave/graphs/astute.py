@@ -32,7 +32,7 @@ from ragweave.nodes.retrieve import collect_node, search_branches
 from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import end_by_vote
 from ragweave.state import RAGState, note
-from ragweave.tools.text.untrusted import title_of, untrusted
+from ragweave.tools.text.untrusted import head_of, untrusted
 
 MEMORY = "memory"
 """`metadata["query"]` of a passage that the model wrote."""
@@ -112,8 +112,9 @@ def sourced(documents: Sequence[Document]) -> str:
     blocks = []
     for number, doc in enumerate(documents, 1):
         remembered = doc.metadata.get("query") == MEMORY
-        named = "" if remembered or not title_of(doc) else f' title="{title_of(doc)}"'
-        head = f'<passage {number} source="{MEMORY if remembered else "retrieval"}"{named}>'
+        head = (
+            f'<passage {number} source="{MEMORY if remembered else "retrieval"}"{"" if remembered else head_of(doc)}>'
+        )
         blocks.append(f"{head}\n{untrusted(doc.page_content).strip()}\n</passage>")
     return "\n".join(blocks)
 

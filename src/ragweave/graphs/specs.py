@@ -1,7 +1,7 @@
 """Systems as text: `METHOD`, `METHOD[option=value,…]` or a file, `choice.yaml`; several are separated by commas.
 
 Several values of one option are joined by `+` or, outside brackets, by commas: `queries=question,internal`. Besides the
-method's options, `retriever=` and `rerank=` say how this system searches. `proxy:METHOD` is answered by the proxy in the
+method's options, `retriever=`, `rerank=` and `prefer=` say how this system searches. `proxy:METHOD` is answered by the proxy in the
 place of the answering model.
 """
 
@@ -54,6 +54,8 @@ class SystemSpec:
     retriever: str = ""
     """How it searches (`retriever_of`); "": as the others."""
     rerank: str = ""
+    prefer: str = ""
+    """Which versions of a passage come first (`newest`)."""
     kb: str = ""
     models: Mapping[str, str] = field(default_factory=dict)
     """Model specs by role."""
@@ -70,7 +72,8 @@ class SystemSpec:
             return None
         from ragweave.tools.knowledge.retrievers import retriever_of
 
-        return retriever_of(self.retriever or "auto", self.kb or None, rerank=self.rerank or None)
+        more: Any = {"rerank": self.rerank or None, "prefer": self.prefer}
+        return retriever_of(self.retriever or "auto", self.kb or None, **more)
 
 
 def is_choice(spec: str) -> bool:
@@ -96,8 +99,8 @@ def read_system(spec: str, shared: Mapping[str, str] | None = None) -> SystemSpe
         raise UsageError(f"a system is METHOD or METHOD[option=value,…], not {spec!r}")
     method = METHODS.named(match[2])
     given = read_pairs(pair for pair in (match[3] or "").split(",") if pair.strip())
-    retriever, rerank = given.pop("retriever", ""), given.pop("rerank", "")
-    return SystemSpec(method, _options(method, shared, given), bool(match[1]), retriever, rerank)
+    retriever, rerank, prefer = (given.pop(name, "") for name in ("retriever", "rerank", "prefer"))
+    return SystemSpec(method, _options(method, shared, given), bool(match[1]), retriever, rerank, prefer)
 
 
 def _options(method: Method, shared: Mapping[str, str] | None, own: Mapping[str, Any]) -> dict[str, Any]:

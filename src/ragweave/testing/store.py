@@ -195,6 +195,19 @@ class KnowledgeStoreTests:
                     continue
                 raise AssertionError(f"no error: {wrong}")
 
+    def test_the_newest_version_comes_first(self) -> None:
+        """Or that of the time that is asked for; a view that hides it knows only the others."""
+        with self.create(WordEmbeddings()) as kb:
+            docs = [Document(f"salt costs {n} crowns a sack", metadata={"date": f"202{n}-01-01"}) for n in (1, 5, 3)]
+            kb.add([*docs, Document("pepper costs more")], "prices")
+            for base, question, year in (
+                (kb, "", 5),
+                (kb, "in 2022", 1),
+                (kb.view({"date": {"$lt": "2024-01-01"}}), "", 3),
+            ):
+                best = base.as_retriever(1, prefer="newest").invoke(f"salt costs 1 crowns a sack {question}")
+                assert best[0].metadata["date"] == f"202{year}-01-01", question
+
     def test_copies_fill_one_place(self) -> None:
         """A query finds one of several equal texts, whatever their titles."""
         with self.filled() as kb:

@@ -20,7 +20,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.tools import BaseTool
 
 from ragweave.errors import KnowledgeBaseError, UsageError, did_you_mean
-from ragweave.names import RetrieverName
+from ragweave.names import Preference, RetrieverName
 from ragweave.state import Citation, Quote
 from ragweave.state.passages import BOXES, as_document, encodable
 from ragweave.tools.embeddings.minilm import onnx_available
@@ -44,7 +44,7 @@ from ragweave.tools.knowledge.filters import (
 )
 from ragweave.tools.knowledge.index import FolderIndex, damaged_files
 from ragweave.tools.knowledge.ingest import Ingest
-from ragweave.tools.knowledge.loaders.text import own_fields
+from ragweave.tools.knowledge.loaders.text import dated, day_in, own_fields
 from ragweave.tools.knowledge.loaders.worker import Worker
 from ragweave.tools.knowledge.search import Embedder, Query, View, search
 from ragweave.tools.knowledge.settings import FILE_LIMITS, FileLimits, IndexReport, IndexSettings, Progress
@@ -53,7 +53,8 @@ from ragweave.tools.knowledge.store import FILE, Snapshot, Store
 from ragweave.tools.knowledge.writer import Writer
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, listed
-from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
+from ragweave.tools.retrieval.newest import arranged
+from ragweave.tools.retrieval.reranking import Reranker
 from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
 
 _LOGGER = logging.getLogger("ragweave")
@@ -212,7 +213,13 @@ class AbstractKnowledgeBase(ABC):
         self.close()
 
     def as_retriever(
-        self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
+        self,
+        k: int = 5,
+        mode: RetrieverName = "auto",
+        *,
+        filter: Filter = None,
+        rerank: Reranker | None = None,
+        prefer: Preference | None = None,
     ) -> PassageRetriever:
         """Return a retriever over the state that is current at each query.
 
@@ -225,9 +232,11 @@ class AbstractKnowledgeBase(ABC):
                 Its language is that of `tools.knowledge.filters`.
             rerank: Hub name, local path or `fastembed:NAME` of a cross-encoder, `bi-encoder:NAME`, an object with
                 `predict`, or a LangChain document compressor.
+            prefer: `newest`: of several versions of a passage the newest comes first, or that of the time that the
+                question names (`tools.retrieval.newest`).
 
         Raises:
-            UsageError: `k` is below 1; mode, reranker or an operator of the filter is unknown; or there are passages,
+            UsageError: `k` is below 1; mode, reranker, preference or an operator of the filter is unknown; or there are passages,
                 but none has a field that the filter tests, or a value in it of the operand's kind.
             KnowledgeBaseError: The mode needs embeddings, and there are none.
         """
@@ -235,8 +244,7 @@ class AbstractKnowledgeBase(ABC):
         if chosen != ALL and len(self):
             self._check_operands(chosen)
         base = self if chosen == ALL else self.view(chosen)
-        retriever = base._retriever(check_k(k), mode)
-        return retriever if rerank is None else RerankRetriever.over(retriever, rerank, k=k)
+        return arranged(base._retriever(check_k(k), mode), k, rerank, prefer)
 
     def _retriever(self, k: int, mode: RetrieverName) -> PassageRetriever:
         if mode not in self.modes:
@@ -297,7 +305,13 @@ class AbstractKnowledgeBase(ABC):
         return evidence
 
     def as_tools(
-        self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
+        self,
+        k: int = 5,
+        mode: RetrieverName = "auto",
+        *,
+        filter: Filter = None,
+        rerank: Reranker | None = None,
+        prefer: Preference | None = None,
     ) -> list[BaseTool]:
         """Return `keyword_search`, `semantic_search` and `read`, for an agent such as `create_agent`'s.
 
@@ -306,7 +320,7 @@ class AbstractKnowledgeBase(ABC):
         """
         from ragweave.tools.retrieval.toolkit import search_tools
 
-        return search_tools(self.as_retriever(k, mode, filter=filter, rerank=rerank), k)
+        return search_tools(self.as_retriever(k, mode, filter=filter, rerank=rerank, prefer=prefer), k)
 
     def index_paths(
         self,
@@ -365,7 +379,8 @@ class AbstractKnowledgeBase(ABC):
             ingest = Ingest(writer, self.settings, self._embeddings, progress, worker)
             take(ingest)
             embedded = writer.commit(progress)
-        return IndexReport(**ingest.counts, notices=tuple(ingest.notices), passages=len(self), embedded=embedded)
+        counts = {"passages": len(self), "embedded": embedded, **ingest.counts}
+        return IndexReport(**counts, notices=tuple(ingest.notices), dates=ingest.dates)
 
     def add(
         self, documents: Document | Iterable[Document], source: str | None = None, *, split: bool = True
@@ -690,4 +705,4 @@ def _loaded_of(document: Document) -> Loaded:
     if "heading_path" in place:
         place["heading_path"] = [*map(str, listed(place["heading_path"] or ()))]
     title = str(document.metadata.get("title") or "")
-    return Loaded(document.page_content, title, document.id, own_fields(meta) | place)
+    return dated(Loaded(document.page_content, title, document.id, own_fields(meta) | place), title=day_in(title))

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
@@ -21,6 +22,7 @@ from langchain_core.embeddings import Embeddings
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.tools.knowledge.chunking import Loaded, Passage, Remark, UnreadableError, passages_of
 from ragweave.tools.knowledge.loaders.pdf import NEED_OCR, available
+from ragweave.tools.knowledge.loaders.text import dated
 from ragweave.tools.knowledge.loaders.worker import EXCEEDED, Worker
 from ragweave.tools.knowledge.settings import IndexSettings, Notice, Progress
 from ragweave.tools.knowledge.sources import Source, SourceWriter
@@ -47,6 +49,8 @@ class Ingest:
     counts: Counter[str] = field(default_factory=Counter)
     """Files by what became of them, as in an `IndexReport`."""
     notices: list[Notice] = field(default_factory=list)
+    dates: Counter[str] = field(default_factory=Counter)
+    """Texts by the origin of their date, as in an `IndexReport`."""
 
     def paths(self, paths: Iterable[Path]) -> None:
         """Take the files under some paths: read new and changed ones, remove missing ones.
@@ -147,12 +151,17 @@ class Ingest:
             self._unchanged(before)
             return
 
+        timed = self.settings.file_dates and source.kind == "file"
+        changed = datetime.fromtimestamp((source.modified or time.time_ns()) / 1e9, UTC).date().isoformat()
+
         def passages() -> Iterator[Passage]:
             for loaded in texts:
                 if isinstance(loaded, str):
                     source.notices.append((loaded, "read" if isinstance(loaded, Remark) else "in part"))
                 else:
-                    yield from passages_of(loaded, self.settings, self.embeddings)
+                    text = dated(loaded, file=changed * timed)
+                    self.dates[text.metadata.get("date_from", "")] += 1
+                    yield from passages_of(text, self.settings, self.embeddings)
 
         try:
             count = self.writer.put(source, passages())

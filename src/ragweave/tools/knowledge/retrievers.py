@@ -9,13 +9,14 @@ from typing import TypeVar, get_args
 from langchain_core.retrievers import BaseRetriever
 
 from ragweave.errors import UsageError, did_you_mean
-from ragweave.names import RetrieverName
+from ragweave.names import Preference, RetrieverName
 from ragweave.tools.imported import imported, is_path, object_at
 from ragweave.tools.knowledge.base import AbstractKnowledgeBase
 from ragweave.tools.knowledge.filters import Filter
 from ragweave.tools.knowledge.servers import is_address, open_knowledge_base
 from ragweave.tools.retrieval.base import PassageRetriever, find_with
-from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
+from ragweave.tools.retrieval.newest import arranged
+from ragweave.tools.retrieval.reranking import Reranker
 from ragweave.tools.retrieval.retrievers import SearchRetriever
 
 MODES: tuple[str, ...] = get_args(RetrieverName)
@@ -31,6 +32,7 @@ def retriever_of(
     *,
     filter: Filter = None,
     rerank: Reranker | None = None,
+    prefer: Preference | None = None,
     permitted: Filter = None,
 ) -> PassageRetriever:
     """Return the retriever that a line of text names, which commands take and a run's settings can store.
@@ -44,6 +46,7 @@ def retriever_of(
         k: Passages a query; a call may ask for another number.
         filter: As `KnowledgeBase.as_retriever`. What takes an argument `kb` gets only what passes.
         rerank: As `KnowledgeBase.as_retriever`.
+        prefer: As `KnowledgeBase.as_retriever`.
         permitted: What it may see of any knowledge base, which is all that there is for it, as in `kb.view(permitted)`.
 
     Raises:
@@ -58,12 +61,11 @@ def retriever_of(
     else:
         base = _opened(spec, kb, permitted)
         if spec in MODES:
-            return base.as_retriever(k, spec, filter=filter, rerank=rerank)  # type: ignore[arg-type]
+            return base.as_retriever(k, spec, filter=filter, rerank=rerank, prefer=prefer)  # type: ignore[arg-type]
         inner = imported(spec, base.view(filter) if filter else base)
     if not isinstance(inner, BaseRetriever):
         raise UsageError(f"{spec} is not a LangChain retriever, but {type(inner).__name__}")
-    retriever = SearchRetriever(search=partial(find_with, inner), k=k)
-    return retriever if rerank is None else RerankRetriever.over(retriever, rerank, k=k)
+    return arranged(SearchRetriever(search=partial(find_with, inner), k=k), k, rerank, prefer)
 
 
 def searched(spec: str, kb: Place) -> tuple[str, Place | str]:

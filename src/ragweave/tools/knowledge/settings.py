@@ -1,7 +1,7 @@
 """The settings of a knowledge base, and what an indexing run reports."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ragweave.errors import UsageError
@@ -35,6 +35,8 @@ class IndexSettings:
     """Field of the id in rows; rows without it get a content id."""
     title_field: str = "title"
     """Field of the title in rows."""
+    file_dates: bool = False
+    """Whether the time of a file's last change is the date of what has no other; copying files changes it."""
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -103,6 +105,8 @@ class IndexReport:
     """Passages in the knowledge base now."""
     embedded: int = 0
     """Passages embedded in this run."""
+    dates: Mapping[str, int] = field(default_factory=dict)
+    """Texts (rows of tables too) that were read in this run, by `date_from`, the origin of their date; "": without one."""
 
     def __str__(self) -> str:
         """Render as one line, without counts of 0."""

@@ -1,7 +1,9 @@
 """Numbers and dates in one form, so that texts are compared by what they say."""
 
 import re
-from datetime import date
+from contextlib import suppress
+from datetime import date, datetime, time, timedelta
+from typing import NamedTuple
 
 _MONTHS = """
 january jan januar jänner janvier enero gennaio janeiro januari
@@ -34,6 +36,12 @@ _DATES = [
         r"(?<!\d)(?P<year>\d{4})年(?P<number>\d{1,2})月(?:(?P<day>\d{1,2})日)?",
     )
 ]
+_LESS = [
+    re.compile(r"(?<![\d.-])(?P<year>(?:19|20)\d\d)-(?P<number>0[1-9]|1[0-2])(?![\d-])"),
+    re.compile(r"(?<![\w.,/$€£])(?P<year>(?:19|20)\d\d)(?![\w%/]|[.,:]\d)"),
+]
+"""ISO's months, and years."""
+_LONGEST_DATE = 100
 _SLASHED = re.compile(r"(?<![\d/])(\d{1,2})/(\d{1,2})/(\d{4})(?![\d/])")
 _GROUPED = re.compile(r"(?<![\w.,])[1-9]\d{0,2}(?:([.,'’\u00a0\u202f])\d{3})(?:\1\d{3})*(?!\d|[.,]\d+[.,])")
 _DECIMAL = re.compile(r"(?<![\w.,])(\d+)[.,](\d+)(?![\w,.]*\d)")
@@ -88,3 +96,61 @@ def _written_out(match: re.Match[str]) -> str:
     except ValueError:
         return match[0]
     return " ".join(filter(None, [str(day) if parts.get("day") else "", _NAMES[month - 1], parts.get("year")]))
+
+
+class TimeSpan(NamedTuple):
+    """A day, month or year that a text names: the 40 characters before it, its own, its first day and the next one."""
+
+    before: str
+    text: str
+    start: date
+    end: date
+
+
+def times_in(text: str) -> list[TimeSpan]:
+    """Return the days, months and years that a text names, in their order; a date of digits in two readings is none.
+
+    Examples:
+        >>> [str(span.start) for span in times_in("between März 2020 and 2021, before 3/31/2024")]
+        ['2020-03-01', '2021-01-01', '2024-03-31']
+    """
+    text = rest = _SLASHED.sub(_unslashed, text)
+    spans: dict[int, TimeSpan] = {}
+    for pattern in (*_DATES, *_LESS):
+        for match in pattern.finditer(rest):
+            with suppress(ValueError, OverflowError):  # no such day, or none after it
+                before = text[max(match.start() - 40, 0) : match.start()]
+                spans[match.start()] = TimeSpan(before, match[0], *_first_and_next(match.groupdict()))
+        rest = pattern.sub(lambda match: " " * len(match[0]) if match["year"] else match[0], rest)
+    return [spans[start] for start in sorted(spans)]
+
+
+def _first_and_next(parts: dict[str, str | None]) -> tuple[date, date]:
+    year, month = (
+        int(parts["year"] or 0),
+        int(parts.get("number") or _NUMBER_OF.get(str(parts.get("month")).lower(), 0)),
+    )
+    first = date(year, month or 1, int(parts.get("day") or 1))
+    if parts.get("day"):
+        return first, first + timedelta(1)
+    return first, date(year + month // 12, month % 12 + 1, 1) if month else date(year + 1, 1, 1)
+
+
+def iso_date(text: str) -> str:
+    """Return a date in ISO's form, with its time if it has one; "" if the text is not a date.
+
+    Examples:
+        >>> iso_date("March 1st, 2024"), iso_date("1.3.2024"), iso_date("März 2024"), iso_date("2024"), iso_date("soon")
+        ('2024-03-01', '2024-03-01', '2024-03', '2024', '')
+    """
+    if len(text) > _LONGEST_DATE:
+        return ""
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(text.strip())
+        plain = moment.time() == time() and not moment.tzinfo
+        return moment.date().isoformat() if plain else moment.isoformat()
+    for span in times_in(text)[:1]:
+        if not text.strip().removeprefix(span.text):
+            days = (span.end - span.start).days
+            return span.start.isoformat()[: 10 if days == 1 else 7 if days < 32 else 4]
+    return ""

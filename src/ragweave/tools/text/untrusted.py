@@ -15,6 +15,8 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ragweave.tools.text.numbers import iso_date
+
 if TYPE_CHECKING:
     from langchain_core.documents import Document
 
@@ -79,8 +81,14 @@ def title_of(doc: Document) -> str:
     return one_line(title if len(title) <= LONGEST_TITLE else title[: LONGEST_TITLE - 1] + "…")
 
 
+def head_of(doc: Document) -> str:
+    """Return a passage's title and day as attributes of a delimiter; "" if it has neither."""
+    given = {"title": title_of(doc), "date": iso_date(str(doc.metadata.get("date") or ""))[:10]}
+    return "".join(f' {name}="{text}"' for name, text in given.items() if text)
+
+
 def render_passages(passages: Sequence[Document]) -> str:
-    """Write passages as numbered blocks, `<passage 1 title="…">…</passage>`, in the order given.
+    """Write passages as numbered blocks, `<passage 1 title="…" date="2024-03-01">…</passage>`, in the order given.
 
     The number is the position in the prompt, from 1: ids that a passage claims for itself are
     only text.
@@ -90,9 +98,7 @@ def render_passages(passages: Sequence[Document]) -> str:
 
 def render_passage(name: str, doc: Document) -> str:
     """Write a passage as a block of a name."""
-    title, name = title_of(doc), one_line(name)
-    head = f'<passage {name} title="{title}">' if title else f"<passage {name}>"
-    return f"{head}\n{untrusted(doc.page_content).strip()}\n</passage>"
+    return f"<passage {one_line(name)}{head_of(doc)}>\n{untrusted(doc.page_content).strip()}\n</passage>"
 
 
 def render_lines(passages: Sequence[Document]) -> str:

@@ -24,7 +24,7 @@ from ragweave.tools.knowledge.loaders.containers import Member, load_mail, load_
 from ragweave.tools.knowledge.loaders.office import load_docx, load_epub, load_pptx
 from ragweave.tools.knowledge.loaders.pdf import load_image, load_pdf
 from ragweave.tools.knowledge.loaders.tables import load_csv, load_json, load_json_lines, load_workbook
-from ragweave.tools.knowledge.loaders.text import load_html, markdown, readable, text_file
+from ragweave.tools.knowledge.loaders.text import dated, day_in, load_html, markdown, readable, text_file
 from ragweave.tools.knowledge.settings import IndexSettings
 
 Loader = Callable[[str, BinaryIO, IndexSettings], Iterable[Loaded | Member | str]]
@@ -232,7 +232,8 @@ def _texts(
             elif isinstance(loaded, str):
                 yield from filter(None, [loaded])
             elif loaded.text.strip():
-                yield replace(loaded, text=readable(loaded.text), title=encodable(loaded.title))
+                own = dated(loaded, name=day_in(path.name), title=day_in(loaded.title))
+                yield replace(own, text=readable(loaded.text), title=encodable(loaded.title))
     except (UnreadableError, MemoryError):
         raise
     except Exception as error:  # whatever a library meets in a broken file; the others can be read

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
 from ragweave.tools.knowledge.chunking import Loaded
-from ragweave.tools.knowledge.loaders.text import MAIL, archived_page, html_markdown, mail_text, markdown
+from ragweave.tools.knowledge.loaders.text import MAIL, archived_page, dated, html_markdown, mail_text, markdown
 from ragweave.tools.knowledge.settings import IndexSettings
 
 _FROM = re.compile(rb"From .*\d:\d\d")
@@ -41,7 +41,10 @@ def load_mail(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Load
     inline = [part for part in others if part.get_content_maintype() == "text" and not part.get_filename()]
     texts = [*_bodies(mail), *map(_text_of, inline)]
     people = {name.lower(): heads[name] for name in ("From", "To") if name in heads}
-    yield Loaded("\n".join([*map(": ".join, heads.items()), "", *texts]), heads.get("Subject", name), metadata=people)
+    text, sent = "\n".join([*map(": ".join, heads.items()), "", *texts]), ""
+    with suppress(Exception):
+        sent = mail["Date"].datetime.isoformat()
+    yield dated(Loaded(text, heads.get("Subject", name), metadata=people), mail=sent)
     for number, part in enumerate((part for part in others if part not in inline), 1):
         mails: Any = part.get_payload() if part.is_multipart() else []  # of a forwarded mail
         content: Any = mails[0].as_bytes() if mails else part.get_payload(decode=True) or b""

@@ -21,6 +21,7 @@ from ragweave.tools.knowledge.loaders.text import (
     alt_text,
     archived_page,
     bracketed,
+    dated,
     decode,
     html_markdown,
     markdown,
@@ -344,6 +345,15 @@ def _series(element: Any) -> str:
     return f"{_line(texts.get('tx', ())) or 'series'}: {', '.join(map(_line, pairs))}"
 
 
+def changed(package: zipfile.ZipFile) -> str:
+    """Return when a document says that it was changed last, or else made; "" if it does not."""
+    parts = (name for kind, name in _relations(package, "").values() if kind == "core-properties")
+    with suppress(Exception):  # broken properties lose nothing but themselves
+        root = read_xml(package, next(parts))
+        return str(root.findtext("modified") or root.findtext("created") or "")
+    return ""
+
+
 def _main(package: zipfile.ZipFile, usual: str) -> str:
     return next((name for kind, name in _relations(package, "").values() if kind == "officeDocument"), usual)
 
@@ -353,7 +363,7 @@ def load_docx(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Load
     reader = _Reader(open_package(data), "")
     text = _word_text(reader)
     yield from reader.omitted
-    yield markdown(text, name)
+    yield dated(markdown(text, name), properties=changed(reader.package))
 
 
 def _word_text(reader: _Reader) -> str:
@@ -409,7 +419,7 @@ def load_pptx(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Load
     if hidden:
         yield f"hidden slides are left out: {', '.join(hidden)}"
     deck = paged(slides, name)
-    yield replace(markdown(deck.text, name), pages=deck.pages)
+    yield dated(replace(markdown(deck.text, name), pages=deck.pages), properties=changed(package))
 
 
 def _slide(slide: _Reader, root: Any) -> tuple[str, list[str]]:
@@ -441,4 +451,5 @@ def load_epub(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Load
             texts.append(html_markdown(source, all_content=True)[1])
         except Exception as error:  # noqa: BLE001 - the other chapters can be read
             yield f"chapter {href}: {error}"
-    yield markdown("\n\n".join(texts), name, _line(_texts(book, "title")[:1]))
+    title, published = (_line(_texts(book, part)[:1]) for part in ("title", "date"))
+    yield dated(markdown("\n\n".join(texts), name, title), properties=published)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ragweave.errors import MissingExtraError
 from ragweave.tools.knowledge.chunking import Loaded, UnreadableError, Word
-from ragweave.tools.knowledge.loaders.text import paged, readable
+from ragweave.tools.knowledge.loaders.text import dated, paged, readable
 from ragweave.tools.knowledge.settings import IndexSettings
 
 _FEW_LETTERS = 200
@@ -77,11 +77,13 @@ def load_pdf(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loade
             if problem:
                 problems[problem].append(number + 1)
         name = " ".join(document.get_metadata_value("Title").split()) or name
+        changed = document.get_metadata_value("ModDate") or document.get_metadata_value("CreationDate")
     notes = [f"{_named(on)}: {what}" for what, on in problems.items()]
     if not any(text.strip() for text in texts):
         raise UnreadableError(": ".join(filter(None, ["PDF without text", "; ".join(notes)])))
     yield from notes
-    yield _with_words(paged(_without_running_heads(texts), name), scans)
+    loaded = _with_words(paged(_without_running_heads(texts), name), scans)
+    yield dated(loaded, properties=changed.removeprefix("D:")[:8])
 
 
 def _with_words(loaded: Loaded, scans: Iterable[Sequence[Line]]) -> Loaded:

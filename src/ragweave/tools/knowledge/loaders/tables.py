@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TextIO
 from ragweave.tools.knowledge.chunking import Loaded, Table
 from ragweave.tools.knowledge.loaders.docling import load_docling
 from ragweave.tools.knowledge.loaders.formats import as_shown
-from ragweave.tools.knowledge.loaders.office import open_package
-from ragweave.tools.knowledge.loaders.text import own_fields
+from ragweave.tools.knowledge.loaders.office import changed, open_package
+from ragweave.tools.knowledge.loaders.text import dated, own_fields
 from ragweave.tools.knowledge.settings import IndexSettings
 
 _SAMPLE = 50
@@ -270,6 +270,7 @@ def load_workbook(name: str, data: bytes, settings: IndexSettings) -> Iterator[L
     import openpyxl
 
     package = open_package(data)
+    date = changed(package)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about styles and the like, which are not read
         # Only read-only mode is fast where a file claims far more cells than it has.
@@ -279,7 +280,8 @@ def load_workbook(name: str, data: bytes, settings: IndexSettings) -> Iterator[L
         for sheet in book.worksheets:
             if sheet.sheet_state == "visible":
                 try:
-                    yield from _sheet(name, package, sheet, settings)
+                    for loaded in _sheet(name, package, sheet, settings):
+                        yield loaded if isinstance(loaded, str) else dated(loaded, properties=date)
                 except (KeyError, ValueError, TypeError, SyntaxError, zipfile.BadZipFile) as error:
                     yield f"sheet {sheet.title!r} is damaged ({str(error)[:100]})"
 

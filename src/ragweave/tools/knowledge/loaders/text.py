@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from itertools import accumulate, chain
 from typing import Any, BinaryIO, TextIO
@@ -21,11 +22,13 @@ from typing import Any, BinaryIO, TextIO
 from ragweave.state.passages import encodable
 from ragweave.tools.knowledge.chunking import Heading, Loaded, Remark, Table, UnreadableError
 from ragweave.tools.knowledge.settings import IndexSettings
+from ragweave.tools.text.numbers import iso_date
 
 RESERVED = frozenset(
     re.findall(
         r"\w+",
-        "source title position start end page line cells member heading_path breaks rank score via snippet query word_boxes",
+        "source title position start end page line cells member heading_path breaks rank score via snippet query "
+        "word_boxes date_from",
     )
 )
 """Metadata that ragweave itself sets."""
@@ -198,6 +201,29 @@ def own_fields(fields: Mapping[Any, Any]) -> dict[str, Any]:
     # JSON has no NaN, and SQLite would read none of the metadata.
     plain: dict[str, Any] = json.loads(json.dumps(named, default=str, skipkeys=True), parse_constant=str)
     return plain
+
+
+_DATED = re.compile(r"(?<!\d)((?:19|20)\d\d)([-_.]?)(\d\d)\2(\d\d)(?!\d)")
+
+
+def day_in(name: str) -> str:
+    """Return the day that a name or title has in ISO's form, with or without hyphens; "" if it has none."""
+    days = (iso_date(f"{day[1]}-{day[3]}-{day[4]}") for day in _DATED.finditer(name))
+    return next(filter(None, days), "")
+
+
+def dated(loaded: Loaded, **dates: str) -> Loaded:
+    """Return a text with its `date` in ISO's form, and in `date_from` its origin.
+
+    It is that of its own metadata (`field`), or else the first of `dates`, by origin, that is a date.
+    """
+    fields = loaded.metadata
+    if "date_from" not in fields:
+        for origin, text in ({"field": str(fields["date"])} if fields.get("date") else dates).items():
+            if date := iso_date(text):
+                first = {"date": date, "date_from": origin}  # before what does not fit
+                return replace(loaded, metadata=first | fields | first)
+    return loaded
 
 
 @cache
