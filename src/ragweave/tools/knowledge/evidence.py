@@ -4,7 +4,7 @@ import hashlib
 import html
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypedDict
 from urllib.parse import quote as percent_encoded
@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 from ragweave.state.passages import BOXES, heading_of, place_at
 from ragweave.tools.knowledge.chunking import Box, UnreadableError
 from ragweave.tools.knowledge.loaders import member_of, unpacked
-from ragweave.tools.knowledge.loaders.docling import original_of
+from ragweave.tools.knowledge.loaders.docling import Sizes, original_of
 from ragweave.tools.knowledge.loaders.pdf import as_pdf
 from ragweave.tools.knowledge.loaders.text import decode, readable
 from ragweave.tools.knowledge.marks import Mark, marks_of, page_picture
@@ -193,7 +193,7 @@ def _indexed_bytes(source: Source | None) -> tuple[bytes, str]:
     return unpacked(data).read() if source.key.endswith(".gz") else data, ""
 
 
-def _pages(path: Path, data: bytes, folder: Path) -> tuple[bytes, Mapping[int, tuple[float, float]]]:
+def _pages(path: Path, data: bytes, folder: Path) -> tuple[bytes, Sizes]:
     """Return the PDF of a file with pages, or b"" and their sizes."""
     if path.suffix.lower() == ".json":
         return original_of(data, folder)

@@ -9,7 +9,7 @@ that is found nowhere or twice is not marked, because a wrong mark is worse than
 import struct
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from langchain_core.documents import Document
 
 from ragweave.state.passages import place_at
 from ragweave.tools.knowledge.chunking import Box, boxed_words
+from ragweave.tools.knowledge.loaders.docling import Sizes
 from ragweave.tools.knowledge.loaders.pdf import LONGEST_SIDE, fields_of, opened
 
 _MIN_LETTERS = 12
@@ -63,7 +64,7 @@ def marks_of(
     start: int,
     end: int,
     data: bytes,
-    sizes: Mapping[int, tuple[float, float]] = MappingProxyType({}),
+    sizes: Sizes = MappingProxyType({}),
 ) -> list[Mark]:
     """Return where the quote `page_content[start:end]` stands in the PDF of its passage, page by page.
 

@@ -98,7 +98,14 @@ BOX = {"l": 0, "t": 1, "r": 2, "b": 3}
             changed(body=BODY, texts=[item(children=[{"$ref": "#/texts/0"}] * 3, captions=[{"$ref": "#/texts/0"}])]),
             "A claim.",
         ),
-        (changed(body=BODY, texts=[item(prov=[{"page_no": 10**9, "bbox": BOX}])], pages={str(10**9): {}}), "A claim."),
+        (
+            changed(
+                body=BODY,
+                texts=[item(prov=[{"page_no": 10**9, "bbox": BOX}])],
+                pages={str(10**9): {"size": {"width": 1, "height": 1}}},
+            ),
+            "A claim.",
+        ),
         (changed(body=BODY, texts=[item(prov=[{"page_no": 1, "bbox": {**BOX, "l": float("nan")}}])]), "A claim."),
         (changed(body=BODY, texts=[item(prov=[{"page_no": 1, "bbox": {**BOX, "r": 1e300}}])]), "A claim."),
         (changed(body={"children": [{"$ref": "/etc/passwd"}]}), None),

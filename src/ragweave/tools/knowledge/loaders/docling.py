@@ -22,6 +22,8 @@ _MAX_EDGE = 1e6
 _HASH = 2**64 - 1
 """Docling gives the last 64 bits of a file's SHA-256."""
 
+Sizes = Mapping[int, tuple[float, float]]
+"""Width and height of pages, in points."""
 _Place = tuple[int, Box]
 """Page and box."""
 _Marks = list[tuple[int, int, _Place]]
@@ -62,13 +64,14 @@ def load_docling(name: str, document: Mapping[str, Any]) -> Loaded:
 
 def _pieces(document: Mapping[str, Any]) -> Iterator[_Piece]:
     """Yield the items of a document as Markdown, in reading order."""
+    sizes = _sizes(document)
     groups = {group["self_ref"]: group.get("label") for group in document.get("groups", ())}
     for item in _items(document):
         parent, label = (item.get("parent") or {}).get("$ref", ""), item["label"]
         gap = " " if groups.get(parent) == "inline" else "\n" if label == "list_item" else "\n\n"
-        places = [_place(document, prov["page_no"], prov["bbox"]) for prov in item.get("prov", ())]
+        places = [_place(sizes, prov["page_no"], prov["bbox"]) for prov in item.get("prov", ())]
         if rows := _rows(item.get("data") or {}):
-            text, marks = _table(document, rows, next(iter(places), None))
+            text, marks = _table(sizes, rows, next(iter(places), None))
         else:
             lead = _lead(item)
             text = readable(item.get("text") or item.get("orig") or _described(item)).strip()
@@ -114,13 +117,12 @@ def _described(item: Mapping[str, Any]) -> str:
     return "\n".join(note["text"] for note in item.get("annotations", ()) if note.get("kind") == "description")
 
 
-def _place(document: Mapping[str, Any], page: int, box: Mapping[str, Any]) -> _Place | None:
+def _place(sizes: Sizes, page: int, box: Mapping[str, Any]) -> _Place | None:
     """Return page and box, by the top left corner; None if it is on none of the document's pages."""
-    known = document.get("pages", {}).get(str(page)) if 1 <= page <= _MAX_PAGE else None
-    if known is None:
+    if page not in sizes:
         return None
     from_top = box.get("coord_origin", "TOPLEFT") == "TOPLEFT"
-    top, bottom = sorted(float(box[edge] if from_top else known["size"]["height"] - box[edge]) for edge in "tb")
+    top, bottom = sorted(float(box[edge] if from_top else sizes[page][1] - box[edge]) for edge in "tb")
     edges = float(box["l"]), top, float(box["r"]), bottom
     return (page, edges) if all(-_MAX_EDGE < edge < _MAX_EDGE for edge in edges) else None
 
@@ -140,7 +142,7 @@ def _rows(data: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
     return data.get("grid") or [[*row] for _, row in groupby(cells, lambda cell: cell["start_row_offset_idx"])]
 
 
-def _table(document: Mapping[str, Any], rows: Sequence[Sequence[Any]], place: _Place | None) -> tuple[str, _Marks]:
+def _table(sizes: Sizes, rows: Sequence[Sequence[Any]], place: _Place | None) -> tuple[str, _Marks]:
     """Return a table as Markdown, and where its cells stand, or else the table; its header is one row."""
     above = [*takewhile(lambda row: all(cell.get("column_header") for cell in row), rows)] or rows[:1]
     lines, marks, at = list[str](), _Marks(), 0
@@ -150,7 +152,7 @@ def _table(document: Mapping[str, Any], rows: Sequence[Sequence[Any]], place: _P
             cell = cells[-1]
             names = (" ".join(readable(cell["text"]).split()) for cell in cells)
             text = " ".join(dict.fromkeys(filter(None, names))).replace("|", "\\|")
-            own = _place(document, place[0], cell["bbox"]) if place and cell.get("bbox") else place
+            own = _place(sizes, place[0], cell["bbox"]) if place and cell.get("bbox") else place
             marks += [(at + len(line) + 1, at + len(line) + 1 + len(text), own)] if own and text else []
             line += f" {text} |"
         lines += [line] if lines else [line, "|" + " --- |" * len(above[0])]
@@ -158,7 +160,7 @@ def _table(document: Mapping[str, Any], rows: Sequence[Sequence[Any]], place: _P
     return "\n".join(lines), marks
 
 
-def original_of(data: bytes, folder: Path) -> tuple[bytes, dict[int, tuple[float, float]]]:
+def original_of(data: bytes, folder: Path) -> tuple[bytes, Sizes]:
     """Return the PDF that Docling read, if it lies in this folder, else b""; and the sizes of its pages."""
     document = json.loads(data)
     origin = document.get("origin") or {}
@@ -166,5 +168,11 @@ def original_of(data: bytes, folder: Path) -> tuple[bytes, dict[int, tuple[float
     original = path.read_bytes() if path.suffix.lower() == ".pdf" and path.is_file() else b""
     if int(hashlib.sha256(original).hexdigest(), 16) & _HASH != origin.get("binary_hash"):
         original = b""
-    sizes = {int(number): page["size"] for number, page in document["pages"].items()}
-    return original, {number: (float(size["width"]), float(size["height"])) for number, size in sizes.items()}
+    return original, _sizes(document)
+
+
+def _sizes(document: Mapping[str, Any]) -> Sizes:
+    """Return width and height of each page, in points."""
+    pages = {int(number): page["size"] for number, page in (document.get("pages") or {}).items()}
+    sizes = {number: (float(size["width"]), float(size["height"])) for number, size in pages.items()}
+    return {number: size for number, size in sizes.items() if 0 < number <= _MAX_PAGE and 0 < max(size) < _MAX_EDGE}

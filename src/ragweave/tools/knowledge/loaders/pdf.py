@@ -9,7 +9,7 @@ import re
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
@@ -220,8 +220,10 @@ def as_pdf(data: bytes) -> bytes:
     from PIL import Image, ImageSequence
 
     file = io.BytesIO()
+    frames: list[Any] = []
     with Image.open(io.BytesIO(data)) as image:
-        frames = [_upright(frame) for frame in ImageSequence.Iterator(image)]
+        with suppress(OSError, ValueError, SyntaxError):  # a broken frame, and those after it, were not read
+            frames.extend(_upright(frame) for frame in ImageSequence.Iterator(image))
         frames[0].save(file, "PDF", save_all=True, append_images=frames[1:], resolution=72 / _points(frames[0]))
     return file.getvalue()
 
