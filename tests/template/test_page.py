@@ -130,7 +130,17 @@ def test_a_click_on_a_quote_shows_it_marked_on_its_page(browser: Any, folder: Pa
     (own / "documents").mkdir()
     rules = own / "documents" / "rules.pdf"
     rules.write_bytes(pdf((shown("Show a lamp at night."), ""), (shown("Dogs are allowed in the cabin."), "")))
+    columns = ",".join(f"column number {number}" for number in range(9))
+    (own / "documents" / "rents.csv").write_text(f"flat,rent,{columns}\nnorth,900\nsouth,1100\n")
     with app(own, "extractive?similarity=lexical") as url, page_of(browser, url, width) as page:
+        page.wait_for_selector(".tries")
+        page.fill("[name=q]", "What is the rent of the flat south?")
+        page.press("[name=q]", "Enter")
+        page.click("mark button")
+        page.wait_for_selector("figure td:has-text('south')")
+        assert page.locator("figure tr").count() == 3
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.click("#new")
         page.wait_for_selector(".tries")
         page.fill("[name=q]", "Are dogs allowed in the cabin?")
         page.press("[name=q]", "Enter")
