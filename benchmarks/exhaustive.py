@@ -31,9 +31,9 @@ from typing import Any, NamedTuple
 from langchain_core.documents import Document
 
 from ragweave import KnowledgeBase, build_graph, chat_model
-from ragweave.evaluation.cache import ReplyCache, asking
 from ragweave.nodes.route import asks_about_all
 from ragweave.testing import ModelCall
+from ragweave.tools.replies import ReplyCache, asking
 
 Facts = dict[str, Any]
 PLACES = ["Alden", "Verra", "Osk", "Norhaven", "Sorre", "Veld", "Tarn", "Brook", "Hallin", "Quill", "Marsh", "Dunmere"]

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
+from ragweave.testing import ScriptedModel
+
 BM25 = ("--embedding", "none")
 
 
@@ -151,3 +153,13 @@ def test_a_langchain_loader_by_its_path(ragweave: Run, tmp_path: Path) -> None:
             cwd=tmp_path,
         )
         assert text in asked.stdout + asked.stderr
+
+
+def test_a_model_enriches_passages_and_the_report_says_what_it_cost(
+    ragweave: Run, scripted: dict[str, ScriptedModel], tmp_path: Path
+) -> None:
+    scripted["m"] = ScriptedModel(script=lambda _call: "NAME: Bapi | Ada Brenner")
+    (tmp_path / "bapi.md").write_text("# Bapi\n\nBapi grew up in Norhaven.\n", "utf-8")
+    (tmp_path / "trip.md").write_text("# Trip\n\nThey met Ada Brenner there.\n", "utf-8")
+    done = ragweave("index", ".", "--kb", "kb", "--embedding", "none", "--enrich", "scripted:m", cwd=tmp_path)
+    assert "2 passages enriched: 2 calls, " in done.stdout, done.stderr

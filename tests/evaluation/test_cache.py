@@ -17,9 +17,9 @@ from tests.openai_server import HttpFault, OpenAIServer, Reply
 from ragweave import chat_model
 from ragweave.errors import UsageError
 from ragweave.evaluation import EvalSettings, evaluate
-from ragweave.evaluation.cache import ReplyCache, asking
 from ragweave.testing import ScriptedModel
 from ragweave.tools.models.messages import Task, attach
+from ragweave.tools.replies import ReplyCache, asking
 
 pytestmark = pytest.mark.loopback
 

@@ -14,8 +14,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from tests.quotes import check_citations
 
 from ragweave import KnowledgeBase, build_graph
-from ragweave.evaluation.cache import ReplyCache, asking
 from ragweave.testing import MethodTests, ModelCall, ScriptedModel
+from ragweave.tools.replies import ReplyCache, asking
 
 STONE, LONG = QUESTIONS[:2]
 

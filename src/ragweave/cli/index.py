@@ -58,6 +58,10 @@ def index(
     file_dates: Annotated[
         bool, typer.Option("--file-dates", help="Date what has no other date by the file's last change.")
     ] = False,
+    enrich: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Ask a chat model about each passage, once, for names and facts to index."),
+    ] = None,
     wait: Annotated[float, typer.Option(help="Seconds to wait while another process writes to KB.")] = 60,
     max_file_seconds: Annotated[
         float, typer.Option(help="Seconds to read a file, or each MiB of a large one; a slower file is skipped.")
@@ -91,7 +95,7 @@ def index(
     limits = FileLimits(max_seconds=max_file_seconds, max_memory=max_file_memory)
     with _opened(kb, settings, [] if loader else sources) as base:
         base.wait = wait
-        reports = _with_bar(base, sources, pages, loader, limits)
+        reports = _with_bar(base, sources, pages, loader, limits, enrich)
         for report in reports:
             _show(base, report)
         if fields:
@@ -145,14 +149,15 @@ def _with_bar(
     pages: list[str],
     loader: str | None,
     limits: FileLimits,
+    enrich: str | None,
 ) -> list[IndexReport]:
     """Index, and return what each write did."""
     with progress_bar() as bar:
         advance = _stages(bar)
         if loader is not None:
-            return [base.index_documents(_loaded(loader, source), source, advance) for source in sources]
-        reports = [base.index_paths(sources, advance, limits)] if sources else []
-        return [*reports, *([base.index_pages(pages, advance, limits)] if pages else [])]
+            return [base.index_documents(_loaded(loader, source), source, advance, enrich=enrich) for source in sources]
+        reports = [base.index_paths(sources, advance, limits, enrich=enrich)] if sources else []
+        return [*reports, *([base.index_pages(pages, advance, limits, enrich=enrich)] if pages else [])]
 
 
 def _loaded(loader: str, argument: str) -> Iterator[Document]:

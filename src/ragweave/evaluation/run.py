@@ -32,12 +32,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ragweave.datasets import Question
 from ragweave.errors import RagweaveError, UsageError
-from ragweave.evaluation.cache import ReplyCache, asking
 from ragweave.evaluation.folder import Record, gone, open_results, read_results, write_settings
 from ragweave.evaluation.metrics.metric import finite
 from ragweave.tools.models.budget import Limits
 from ragweave.tools.models.calls import is_transient, server_text, status_of
 from ragweave.tools.prices import Price
+from ragweave.tools.replies import ReplyCache, asking
 from ragweave.tools.text.untrusted import redacted
 
 _REFUSED = {401: "the key was refused", 402: "the account has no credit"}

@@ -18,7 +18,6 @@ from typing_extensions import override
 
 from ragweave.datasets import Question
 from ragweave.errors import UsageError, did_you_mean
-from ragweave.evaluation.cache import ReplyCache, asking
 from ragweave.evaluation.folder import Record
 from ragweave.evaluation.metrics import Metric, scores
 from ragweave.evaluation.why import LOST
@@ -32,6 +31,7 @@ from ragweave.roles import ROLES, arguments_of, player_of
 from ragweave.tools.models.messages import task_passage
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.providers import chat_model
+from ragweave.tools.replies import ReplyCache, asking
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 from ragweave.tools.retrieval.base import find_with
 from ragweave.tools.retrieval.retrievers import SearchRetriever

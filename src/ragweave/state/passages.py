@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.documents import Document
 
@@ -13,7 +13,11 @@ QUESTION = "asked_question"
 """Metadata key: the question that a method answered from a passage; set on its output. (`question` is a FAQ's own.)"""
 
 BOXES = "word_boxes"
-"""Metadata key: where words stand on their page, packed. A knowledge base neither searches nor returns it."""
+"""Metadata key: where words stand on their page, packed."""
+ENRICHED = "enriched"
+"""Metadata key: names and facts that a model added to a passage."""
+HIDDEN = (BOXES, ENRICHED)
+"""Metadata that a knowledge base keeps for itself, and never returns."""
 
 
 def content_id(text: str, title: str = "") -> str:
@@ -29,9 +33,23 @@ def heading_of(metadata: Mapping[str, Any]) -> str:
 
 
 def indexed_text(text: str, metadata: Mapping[str, Any]) -> str:
-    """Return what is indexed of a passage: its title and headings, if any, and its text."""
-    heading = heading_of(metadata)
-    return f"{heading}\n{text}" if heading else text
+    """Return what is indexed of a passage: its title and headings, if any, its text, and facts that a model added."""
+    return "\n".join(filter(None, [heading_of(metadata), text, *added_by_model(metadata, "facts")]))
+
+
+def added_by_model(metadata: Mapping[str, Any], kind: Literal["names", "facts"]) -> list[Any]:
+    """Return the facts that a model added to a passage, or its names, each as a list of its forms."""
+    added = metadata.get(ENRICHED)
+    return added[kind] if isinstance(added, dict) and isinstance(added.get(kind), list) else []
+
+
+def without_hidden(documents: Iterable[Document]) -> list[Document]:
+    """Return documents after their hidden metadata are removed."""
+    docs = [*documents]
+    for doc in docs:
+        for name in HIDDEN:
+            doc.metadata.pop(name, None)
+    return docs
 
 
 def place_at(document: Document, offset: int) -> dict[str, Any]:

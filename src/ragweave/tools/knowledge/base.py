@@ -8,12 +8,12 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, get_args
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -22,7 +22,7 @@ from langchain_core.tools import BaseTool
 from ragweave.errors import KnowledgeBaseError, UsageError, did_you_mean
 from ragweave.names import Preference, RetrieverName
 from ragweave.state import Citation, Quote
-from ragweave.state.passages import BOXES, as_document, encodable
+from ragweave.state.passages import as_document, encodable, without_hidden
 from ragweave.tools.embeddings.minilm import onnx_available
 from ragweave.tools.embeddings.named import OBJECT, PACKAGED, name_of, named_embeddings
 from ragweave.tools.knowledge.chunking import CHUNKERS, Loaded, Passage, passage_of, passages_of
@@ -56,6 +56,10 @@ from ragweave.tools.retrieval.base import PassageRetriever, check_k, listed
 from ragweave.tools.retrieval.newest import arranged
 from ragweave.tools.retrieval.reranking import Reranker
 from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
+
+if TYPE_CHECKING:
+    from ragweave.tools.knowledge.enrich import Enricher
+    from ragweave.tools.models import ChatModel
 
 _LOGGER = logging.getLogger("ragweave")
 _BATCH = 1_000
@@ -129,7 +133,7 @@ class AbstractKnowledgeBase(ABC):
     def passages(self) -> list[Document]:
         """Return every passage, in the order in which they were indexed."""
         with self._view() as view:
-            return _without_boxes(view.documents(view.rows(self._condition).tolist()).values())
+            return without_hidden(view.documents(view.rows(self._condition).tolist()).values())
 
     def documents(self) -> Iterator[list[Document]]:
         """Yield every document as its passages in order; a row of a table is a document.
@@ -140,7 +144,7 @@ class AbstractKnowledgeBase(ABC):
         with self._view() as view:
             rows = view.rows(self._condition).tolist()
             for start in range(0, len(rows), _BATCH):
-                for passage in _without_boxes(view.documents(rows[start : start + _BATCH]).values()):
+                for passage in without_hidden(view.documents(rows[start : start + _BATCH]).values()):
                     if document and not _continues(document[-1].metadata, passage.metadata):
                         yield document
                         document = []
@@ -282,7 +286,7 @@ class AbstractKnowledgeBase(ABC):
 
     def _around(self, name: str, sides: int) -> list[Document]:
         with self._view() as view:
-            return _without_boxes(view.around(name, sides, self._condition))
+            return without_hidden(view.around(name, sides, self._condition))
 
     def evidence(self, citation: Citation | Quote) -> Evidence:
         """Return where the quotes of a citation, or one quote, stand in their files, which are read again.
@@ -327,6 +331,8 @@ class AbstractKnowledgeBase(ABC):
         paths: str | Path | Iterable[str | Path],
         progress: Progress | None = None,
         limits: FileLimits | None = FILE_LIMITS,
+        *,
+        enrich: str | ChatModel | None = None,
     ) -> IndexReport:
         """Bring the index up to date with files and folders.
 
@@ -337,50 +343,82 @@ class AbstractKnowledgeBase(ABC):
         Files are read in another process, except small ones of light formats; with `limits=None`,
         all are read in this one.
 
+        With `enrich`, a chat model or its spec, the model is asked once about each passage of these files for names
+        and facts, which a search reads too (`tools.knowledge.enrich`). Files indexed without it are read again.
+
         Raises:
             UsageError: No path is given, or an empty one.
             KnowledgeBaseError: A path does not exist, or the write fails.
+            ModelError: The model fails; its replies are kept, and the next call goes on from there.
         """
         given = listed(paths)
         if not given or any(not str(path).strip() for path in given):
             raise UsageError("give at least one file or folder to index (. is this folder)")
-        return self._ingest(lambda ingest: ingest.paths(map(Path, given)), progress, limits)
+        return self._ingest(lambda ingest: ingest.paths(map(Path, given)), progress, limits, enrich)
 
     def index_pages(
         self,
         urls: str | Iterable[str],
         progress: Progress | None = None,
         limits: FileLimits | None = FILE_LIMITS,
+        *,
+        enrich: str | ChatModel | None = None,
     ) -> IndexReport:
         """Fetch web pages and index those that are new or changed; links are not followed.
 
-        They are read as files are, within limits.
+        They are read as files are, within limits, and enriched as by `index_paths`.
 
         Raises:
             UsageError: One is not a web address.
         """
-        return self._ingest(lambda ingest: ingest.pages(listed(urls)), progress, limits)
+        return self._ingest(lambda ingest: ingest.pages(listed(urls)), progress, limits, enrich)
 
     def index_documents(
-        self, documents: Iterable[Document], source: str, progress: Progress | None = None
+        self,
+        documents: Iterable[Document],
+        source: str,
+        progress: Progress | None = None,
+        *,
+        enrich: str | ChatModel | None = None,
     ) -> IndexReport:
         """Bring one source up to date with documents, such as a LangChain loader gives.
 
         They replace all documents of the source, and are cited by its name. Those without text are
-        skipped. Indexing the same documents again changes nothing.
+        skipped. Indexing the same documents again changes nothing. They are enriched as by `index_paths`.
         """
         loaded = [_loaded_of(doc) for doc in map(as_document, documents) if doc.page_content.strip()]
-        return self._ingest(lambda ingest: ingest.documents(encodable(source), loaded), progress)
+        return self._ingest(lambda ingest: ingest.documents(encodable(source), loaded), progress, None, enrich)
 
     def _ingest(
-        self, take: Callable[[Ingest], None], progress: Progress | None, limits: FileLimits | None = None
+        self,
+        take: Callable[[Ingest], None],
+        progress: Progress | None,
+        limits: FileLimits | None,
+        enrich: str | ChatModel | None,
     ) -> IndexReport:
-        with self._writing() as writer, closing(Worker(limits)) as worker:
-            ingest = Ingest(writer, self.settings, self._embeddings, progress, worker)
+        with (
+            self._writing() as writer,
+            closing(Worker(limits)) as worker,
+            self._enricher(enrich, progress) as enricher,
+        ):
+            ingest = Ingest(writer, self.settings, self._embeddings, progress, worker, enricher)
             take(ingest)
             embedded = writer.commit(progress)
+            cost = enricher.cost() if enricher else ""
         counts = {"passages": len(self), "embedded": embedded, **ingest.counts}
-        return IndexReport(**counts, notices=tuple(ingest.notices), dates=ingest.dates)
+        return IndexReport(**counts, notices=tuple(ingest.notices), dates=ingest.dates, enriched=cost)
+
+    def _enricher(
+        self, model: str | ChatModel | None, progress: Progress | None
+    ) -> AbstractContextManager[Enricher | None]:
+        """Return what enriches passages; its replies are kept in the folder, or for an address in the user's cache."""
+        if model is None:
+            return nullcontext()
+        from ragweave.tools.knowledge.enrich import Enricher
+
+        folder = self.path if isinstance(self.path, Path) else Path.home() / ".cache" / "ragweave"
+        folder.mkdir(parents=True, exist_ok=True)
+        return closing(Enricher(model, folder / "enriched.sqlite", progress))
 
     def add(
         self, documents: Document | Iterable[Document], source: str | None = None, *, split: bool = True
@@ -688,14 +726,6 @@ def _continues(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> bool:
     """Return whether a passage is of the same document as the one before it, by their metadata."""
     same = all(earlier.get(name) == later.get(name) for name in ("source", "member", "title", "line"))
     return same and bool(earlier["start"] < later["start"])
-
-
-def _without_boxes(documents: Iterable[Document]) -> list[Document]:
-    """Return passages without what only `evidence` reads."""
-    docs = [*documents]
-    for doc in docs:
-        doc.metadata.pop(BOXES, None)
-    return docs
 
 
 def _loaded_of(document: Document) -> Loaded:

@@ -28,7 +28,7 @@ from operator import ge, gt, le, lt
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from ragweave.errors import UsageError, did_you_mean
-from ragweave.state.passages import BOXES, encodable
+from ragweave.state.passages import HIDDEN, encodable
 
 Kind = Literal["number", "time", "version", "flag", "text"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -278,7 +278,7 @@ def stored_values(metadata: Mapping[str, Any]) -> dict[str, dict[Kind, list[floa
         {'year': {'number': [2024.0]}, 'dept': {'text': ['hr', 'it']}}
     """
     stored: dict[str, dict[Kind, list[float | str]]] = {}
-    for name in ("folder", *(name for name in metadata if name != BOXES)):
+    for name in ("folder", *(name for name in metadata if name not in HIDDEN)):
         for kind, value in sorted(_values(name, metadata), key=str):
             stored.setdefault(name, {}).setdefault(kind, []).append(value)
     return stored

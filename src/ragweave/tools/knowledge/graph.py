@@ -34,6 +34,7 @@ from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.names import (
     COMMON,
     LONGEST,
+    added_sentences,
     folded,
     names_in,
     names_of,
@@ -212,7 +213,7 @@ def _passed_on(seed: Seed, wanted: set[str], terms: Callable[[str], list[str]]) 
     """Yield the names in a passage."""
     text, metadata = seed.passage.page_content, seed.passage.metadata
     own = subjects(text, metadata)
-    for sentence in sentences(without_keys(text, metadata)):
+    for sentence in (*sentences(without_keys(text, metadata)), *added_sentences(metadata)):
         shared = len(wanted.intersection(terms(sentence))) / max(len(wanted), 1)
         strength = seed.score**2 * (FLOOR + (1 - FLOOR) * shared)
         for name, spelt in (_plain_runs(sentence) | names_in(sentence)).items():

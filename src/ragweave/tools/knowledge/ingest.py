@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -46,6 +46,8 @@ class Ingest:
     embeddings: Embeddings | None
     progress: Progress | None
     worker: Worker
+    enrich: Callable[[Iterable[Passage]], Iterable[Passage]] | None = None
+    """Adds a model's names and facts to passages."""
     counts: Counter[str] = field(default_factory=Counter)
     """Files by what became of them, as in an `IndexReport`."""
     notices: list[Notice] = field(default_factory=list)
@@ -113,7 +115,7 @@ class Ingest:
                 self._take(source, self.worker.load(Path(key), file, self.settings), before)
                 return
         was = lost.pop(moved)
-        source = replace(source, notices=was.notices)
+        source = replace(source, notices=was.notices, enriched=was.enriched)
         self.writer.update(moved, source)
         self.counts["moved"] += 1
         self._repeat(source)
@@ -147,12 +149,13 @@ class Ingest:
         The hash is stored even if the source cannot be read: it is read again when it changes.
         """
         if before and before.hash == source.hash:
-            self.writer.update(source.key, replace(source, notices=before.notices))
+            self.writer.update(source.key, replace(source, notices=before.notices, enriched=before.enriched))
             self._unchanged(before)
             return
 
         timed = self.settings.file_dates and source.kind == "file"
         changed = datetime.fromtimestamp((source.modified or time.time_ns()) / 1e9, UTC).date().isoformat()
+        source = replace(source, enriched=self.enrich is not None)
 
         def passages() -> Iterator[Passage]:
             for loaded in texts:
@@ -164,7 +167,7 @@ class Ingest:
                     yield from passages_of(text, self.settings, self.embeddings)
 
         try:
-            count = self.writer.put(source, passages())
+            count = self.writer.put(source, self.enrich(passages()) if self.enrich else passages())
         except (UnreadableError, MemoryError) as error:
             count = self.writer.put(source, ())
             source.notices[:] = [(str(error) or "it needs more memory than there is", "skipped")]
@@ -178,6 +181,7 @@ class Ingest:
         """Return the known sources by key; those of which more can be read now have no hash, so they are read again."""
         known = self.writer.sources(kind)
         more = {key for key, source in known.items() if any(self._reads_more(reason) for reason, _ in source.notices)}
+        more |= {key for key, source in known.items() if self.enrich and not source.enriched}
         return known | {key: replace(known[key], hash="") for key in more}
 
     def _reads_more(self, reason: str) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
+from ragweave.state.passages import added_by_model
 from ragweave.tools.text.words import UNSPACED_LETTER, unaccented
 
 _WORD = rf"{UNSPACED_LETTER}|(?:(?!{UNSPACED_LETTER})[^\W_])+"
@@ -134,6 +135,9 @@ def subjects(text: str, metadata: Mapping[str, Any]) -> set[str]:
     if "line" in metadata and (row := _ROW.match(text)):
         names.add(folded(row[1]))
     names |= {*map(person_of, names)}
+    for forms in added_by_model(metadata, "names"):
+        alike = {*map(folded, forms)}
+        names |= alike if names & alike else set()
     return {name for name in names if len(name) > 1 and name not in COMMON}
 
 
@@ -142,10 +146,17 @@ def without_keys(text: str, metadata: Mapping[str, Any]) -> str:
     return (_COLUMN if "line" in metadata else _HEADER).sub("", text)
 
 
+def added_sentences(metadata: Mapping[str, Any]) -> list[str]:
+    """Return what a model added to a passage: each name with its other forms, in quotes, and the facts."""
+    names = (" ".join(f'"{form}"' for form in forms) for forms in added_by_model(metadata, "names"))
+    return [*names, *added_by_model(metadata, "facts")]
+
+
 def names_of(text: str, metadata: Mapping[str, Any]) -> dict[str, bool]:
     """Return the names of a passage, and of each whether the passage is about it."""
     content = without_keys(text, metadata)
-    mentioned = {name for sentence in sentences(content) for name in names_in(sentence)} | repeated(content)
+    every = [*sentences(content), *added_sentences(metadata)]
+    mentioned = {name for sentence in every for name in names_in(sentence)} | repeated(content)
     return dict.fromkeys(mentioned, False) | dict.fromkeys(subjects(text, metadata), True)
 
 

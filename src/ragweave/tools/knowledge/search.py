@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.names import RetrieverName
-from ragweave.state.passages import BOXES, heading_of
+from ragweave.state.passages import heading_of, without_hidden
 from ragweave.tools.embeddings.named import unit
 from ragweave.tools.knowledge.filters import Condition, Field, Kind
 from ragweave.tools.knowledge.graph import NamePath, Names, Pool, Scores, along_names
@@ -151,7 +151,7 @@ def _distinct(pool: Pool, scores: Scores, k: int, paths: Mapping[int, NamePath],
         docs: dict[str, Document] = {}
         stored = pool.documents(pool.rows[best].tolist())
         for score, (row, doc) in zip(scores[best].tolist(), stored.items(), strict=True):
-            doc.metadata.pop(BOXES, None)
+            without_hidden([doc])
             if doc.page_content not in docs:
                 doc.metadata["score"] = score + shift
                 path = paths.get(row)

@@ -8,7 +8,7 @@ from ragweave.errors import UsageError
 from ragweave.tools.retrieval.analyzer import analyzer_for
 
 Progress = Callable[[str, int, int], None]
-"""Called with a stage (`read` or `embed`), how much of it is done, and its total."""
+"""Called with a stage (`read`, `enrich` or `embed`), how much of it is done, and its total."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +107,8 @@ class IndexReport:
     """Passages embedded in this run."""
     dates: Mapping[str, int] = field(default_factory=dict)
     """Texts (rows of tables too) that were read in this run, by `date_from`, the origin of their date; "": without one."""
+    enriched: str = ""
+    """How many passages a model enriched, and what that cost."""
 
     def __str__(self) -> str:
         """Render as one line, without counts of 0."""
@@ -116,4 +118,5 @@ class IndexReport:
             if (name := "read in part" if notice.status == "in part" else notice.status) in counts:
                 counts[name] += 1
         files = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
-        return f"{self.passages} passage{'s' * (self.passages != 1)}; files: {files}"
+        passages = f"{self.passages} passage{'s' * (self.passages != 1)}"
+        return "; ".join(filter(None, [passages, f"files: {files}", self.enriched]))

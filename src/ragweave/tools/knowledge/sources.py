@@ -24,6 +24,8 @@ class Source:
     """The file's time of modification, nanoseconds; 0 if a change just after it was read might leave the same."""
     notices: list[tuple[str, Status]] = field(default_factory=list)
     """Lines about how it was read, each with its status."""
+    enriched: bool = False
+    """Whether a model has added names and facts to its passages."""
 
 
 class SourceReader(Protocol):

@@ -28,7 +28,7 @@ RESERVED = frozenset(
     re.findall(
         r"\w+",
         "source title position start end page line cells member heading_path breaks rank score via snippet query "
-        "word_boxes date_from",
+        "word_boxes date_from enriched",
     )
 )
 """Metadata that ragweave itself sets."""
