@@ -13,7 +13,7 @@ MethodName = Literal[
     Literal["blendfilter", "slimplm", "filco", "adaptive", "iter_retgen", "self_ask", "react", "agentic"],
     Literal["flare", "self_eval", "skr_knn", "dos_rag", "ircot", "chain_of_note", "crag", "sure", "astute"],
     Literal["uncertainty_gate", "adaptive_rag", "search_r1", "search_o1", "main_rag", "decompose", "research"],
-    Literal["exhaustive"],
+    Literal["exhaustive", "table_query"],
 ]
 
 RetrieverName = Literal["auto", "bm25", "dense", "hybrid", "graph"]

@@ -57,6 +57,19 @@ def test_index_and_ask_share_the_default_knowledge_base(scripted: Models, town: 
     assert free.stdout.splitlines()[:2] == ["Answer: 1932 [?]", " [?] no passage supports this"]
 
 
+def test_the_rows_of_an_answer_are_saved(scripted: Models, tmp_path: Path) -> None:
+    (tmp_path / "tickets.csv").write_text("ticket,status\n1,closed\n2,open\n3,closed\n")
+    assert run("index", "tickets.csv", "--embedding", "none", cwd=tmp_path).returncode == 0
+    reply = {"write": "SELECT count(*) FROM tickets WHERE status = 'closed'", "word": "2", "answer": "Unknown"}
+    given = ("--method", "table_query", "--save", "rows.csv", *by_script(scripted, reply))
+    done = run("ask", "How many are closed?", *given, cwd=tmp_path)
+    assert "Answer: 2 [1]" in done.stdout and "2 rows written to rows.csv" in done.stderr
+    rows = (tmp_path / "rows.csv").read_text().splitlines()
+    assert [row.rpartition(",")[0] for row in rows] == ["ticket,status", "1,closed", "3,closed"]
+    scripted["x"] = ScriptedModel(script={"write": "NONE", "answer": "Unknown"})
+    assert "no file" in run("ask", "Who?", *given, cwd=tmp_path).stderr
+
+
 def test_options_are_read_by_their_types(scripted: Models, kb: Path) -> None:
     def reply(call: ModelCall) -> str:
         return "none of them" if call.role == "selector" else "1932"
@@ -170,7 +183,7 @@ MISTAKES = [
     (("ask", "x", "--model", "proxy="), "--model proxy: names no model"),
     (("ask", "x", "--methods", "direct", "--trace"), "--methods cannot be combined with"),
     (("ask", "x", "--save", "no/such/page.html"), "no such folder: no/such"),
-    (("ask", "x", "--save", "page.pdf"), "end in .html or .md, not page.pdf"),
+    (("ask", "x", "--save", "page.pdf"), "end in .html, .md or .csv, not page.pdf"),
     (("methods", "crag", "--svg", "."), "Is a directory"),
     (("ask",), "Missing argument"),
     (("aks", "x"), "there is no command 'aks': did you mean 'ask'?"),

@@ -17,6 +17,8 @@ from ragweave.cli.screen import console, explain, marked_up, progress_console
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
+    from langchain_core.documents import Document
+
     from ragweave.cli.options import Setup
     from ragweave.graphs import MethodGraph
     from ragweave.graphs.watch import Watch
@@ -44,7 +46,10 @@ def ask(
     trace: Annotated[bool, typer.Option("--trace", help="Show the path taken, step by step.")] = False,
     save: Annotated[
         Path | None,
-        typer.Option(help="Write answer and quotes to FILE.html or FILE.md; with --trace, the whole run to FILE.html."),
+        typer.Option(
+            help="Write answer and quotes to FILE.html or FILE.md; with --trace, the whole run to FILE.html; the rows that "
+            "`table_query` computed the answer from to FILE.csv."
+        ),
     ] = None,
 ) -> None:
     """Answer a question. Prints the answer, its quotes and sources, and what it cost."""
@@ -55,8 +60,8 @@ def ask(
         raise UsageError("the question is empty")
     if save is not None and not save.parent.is_dir():
         raise UsageError(f"--save: no such folder: {save.parent}")
-    if save is not None and save.suffix not in (".html", ".md"):
-        raise UsageError(f"--save: the file must end in .html or .md, not {save.name}")
+    if save is not None and save.suffix not in (".html", ".md", ".csv"):
+        raise UsageError(f"--save: the file must end in .html, .md or .csv, not {save.name}")
     with progress_console().status("loading …"):
         from ragweave.graphs.specs import split_systems
 
@@ -109,7 +114,9 @@ def _ask(
 
             save.write_text(trace_page(graph, question, watch, setup.evidence(method)), "utf-8", "replace")
     messages = result.pop("messages", None)
-    if save is not None and not traced:
+    if save is not None and save.suffix == ".csv":
+        _save_rows(result["passages"], setup.retriever_of(method), save)
+    elif save is not None and not traced:
         from ragweave.tools.footnotes import html_report, markdown_report
 
         shown = html_report(result, setup.evidence(method)) if save.suffix == ".html" else markdown_report(result)
@@ -120,6 +127,18 @@ def _ask(
         show_result(result, watch, trace=trace)
     reply = cited_message(result["answer"], result["passages"], result["citations"])
     store_conversation(messages or [message, reply], setup.kb)
+
+
+def _save_rows(passages: Sequence[Document], retriever: Any, path: Path) -> None:
+    """Write the rows that an answer was computed from."""
+    from ragweave.graphs.table_query import tables_of
+
+    queries = [passage.metadata["sql"] for passage in passages if "sql" in passage.metadata]
+    tables = tables_of(retriever) if queries else None
+    count = tables.save(queries[0], path) if tables else 0
+    progress_console().print(
+        f"{count} rows written to {path}" if count else "the answer was not computed from rows: no file"
+    )
 
 
 def record(graph: MethodGraph, question: str, watch: Watch) -> dict[str, Any]:

@@ -303,6 +303,19 @@ class KnowledgeStoreTests:
             assert [doc.page_content for doc in (*first, *third)] == ["short", "last"]
             assert " ".join(doc.page_content for doc in second) == long and len(second) > 1
 
+    def test_rows_are_filtered_by_their_columns_and_counted(self) -> None:
+        """The columns of a table are fields, and a table holds the rows that pass; after a write, the new ones."""
+        with TemporaryDirectory() as folder, self.create(WordEmbeddings()) as kb:
+            path = Path(folder, "tickets.csv")
+            path.write_text("ticket,status,hours\n1,closed,2 h\n2,open,\n3,closed,4 h\n")
+            for closed, hours in ((2, 6), (3, 11)):
+                kb.index_paths(path)
+                view = kb.view({"status": "closed"})
+                assert len(view) == closed
+                assert view.tables().run("SELECT count(*), sum(hours) FROM tickets").rows == [(closed, hours)]
+                assert {"ticket", "status", "hours"} <= {field.name for field in view.fields()}
+                path.write_text(path.read_text().replace("open,", "closed,5 h"))
+
     def test_a_sound_store_has_no_faults(self) -> None:
         """`check` finds nothing after writes, and `rebuild` changes nothing that is found."""
         with self.filled() as kb:

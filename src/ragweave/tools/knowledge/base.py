@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
-from functools import partial
+from functools import cached_property, lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, get_args
@@ -50,6 +50,7 @@ from ragweave.tools.knowledge.search import Embedder, Query, View, search
 from ragweave.tools.knowledge.settings import FILE_LIMITS, FileLimits, IndexReport, IndexSettings, Progress
 from ragweave.tools.knowledge.sources import Source, SourceReader, SourceWriter
 from ragweave.tools.knowledge.store import FILE, Snapshot, Store
+from ragweave.tools.knowledge.tables import Tables
 from ragweave.tools.knowledge.writer import Writer
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, listed
@@ -66,6 +67,8 @@ _BATCH = 1_000
 """Passages of documents that are read at once."""
 _AROUND = 2
 """Rows of a table on each side of a quote's that are shown with it."""
+_MAX_TABLES = 8
+"""States and filters whose tables are kept."""
 SomeSettings: TypeAlias = IndexSettings | Mapping[str, Any] | None
 """All settings, or some of them by name; the others are the knowledge base's own, or the defaults of a new one."""
 _WRITTEN = {"time": "2024-01-31", "version": "v1.10"}
@@ -151,6 +154,16 @@ class AbstractKnowledgeBase(ABC):
                     document.append(passage)
         if document:
             yield document
+
+    def tables(self) -> Tables:
+        """Return the rows and documents as typed tables, which queries read; they are kept until the next write."""
+        with self._view() as view:
+            state = view.state()
+        return self._tables(self._condition, state, os.getpid())  # SQLite's connections must not cross a fork
+
+    @cached_property
+    def _tables(self) -> Callable[[Condition, Any, int], Tables]:
+        return lru_cache(maxsize=_MAX_TABLES)(lambda chosen, _state, _process: Tables(self.view(chosen).documents()))
 
     def fields(self) -> list[Field]:
         """Return the fields of the passages' metadata, by which a filter can choose."""
@@ -641,7 +654,7 @@ class KnowledgeView(AbstractKnowledgeBase):
     def __init__(self, base: AbstractKnowledgeBase, condition: Condition) -> None:
         """Show what of `base` passes `condition`."""
         self.path, self.settings, self.modes, self._embeddings = base.path, base.settings, base.modes, base._embeddings
-        self._base = base
+        self._base, self._tables = base, base._tables
         self._condition = condition if base._condition == ALL else Every((base._condition, condition))
 
     def _reading(self) -> AbstractContextManager[SourceReader]:

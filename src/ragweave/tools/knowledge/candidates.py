@@ -68,6 +68,10 @@ class CandidateView(ABC):
     def count(self) -> int:
         """Return the number of passages."""
 
+    def state(self) -> Any:
+        """Return a value that changes with each write."""
+        return self.rows(ALL).tobytes()
+
     @abstractmethod
     def dimensions(self) -> int:
         """Return the length of the vectors; 0 if there are none."""

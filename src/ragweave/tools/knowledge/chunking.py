@@ -38,9 +38,12 @@ Span = tuple[int, int]
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom in points, from the top left corner of the page as it is shown (rotated, cropped)."""
 
-_MAX_FIELD, _MAX_FIELDS = 1_000, 4_000
-"""Longest metadata value, and longest metadata of a text, in characters; what is longer is left out, as every passage
-would repeat it."""
+MAX_FIELD = 1_000
+"""Longest metadata value, in characters; a longer one is left out, or cut if it is a cell of a row."""
+_MAX_FIELDS, _MAX_ROW = 4_000, 20_000
+"""Longest metadata of a text and of a row, in characters; the rest is left out, as every passage would repeat it."""
+TABLE = "table"
+"""Metadata of a row: the number of its table in the sheet or file. The fields that are not reserved are its columns."""
 _MAX_HEADER = 1_000
 """Longest header of a table, in characters, that its passages repeat."""
 _WORD = re.compile(r"\S+")
@@ -119,11 +122,11 @@ class Loaded:
 
     @cached_property
     def fields(self) -> dict[str, Any]:
-        """The metadata that passages have: values of up to 1,000 characters, the first 4,000 of all."""
-        fields, left = {}, _MAX_FIELDS
+        """The metadata that passages have: values of up to 1,000 characters, the first 4,000 of all, or 20,000 of a row."""
+        fields, left = {}, _MAX_ROW if TABLE in self.metadata else _MAX_FIELDS
         for name, value in self.metadata.items():
             size = len(str(value))
-            if size <= min(_MAX_FIELD, left - len(name)):
+            if size <= min(MAX_FIELD, left - len(name)):
                 left -= len(name) + size
                 fields[name] = value
         return fields

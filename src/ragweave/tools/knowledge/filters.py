@@ -8,9 +8,10 @@ $or, $not. A list stands for $in. Anything else is an error.
 
 Values are compared by what they say, not by how a file spells it: 2024, 2024.0 and "2024" are one number, "2024-03-01"
 and 2024-03-01T00:00Z one time, true and "True" one flag. v1.10, "1.10.0" and v1.10.0 are one version, after v1.9; "007"
-and anything else is a text. A list in the metadata matches by any of its items. `folder` is any folder above the file,
-so {"folder": "/docs/hr"} is everything below it; files and folders may be named by relative paths. $ne, $nin and $not
-are the opposite of the positive test: a passage without the field passes them.
+and anything else is a text, compared by its first 200 characters. A list in the metadata matches by any of its items.
+`folder` is any folder above the file, so {"folder": "/docs/hr"} is everything below it; files and folders may be named by
+relative paths. $ne, $nin and $not are the opposite of the positive test: a passage without the field passes them. The
+columns of a table are fields of its rows.
 
 A filter is parsed into a condition: a tree of tests, whose operands have kinds. `matches` applies it to metadata, and
 each store translates it for its own index of `stored_values`.
@@ -90,7 +91,7 @@ ALL = Every(())
 COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
 PLACES = ("source", "folder")
 """Fields of every passage, which are always texts."""
-INTERNAL = (*PLACES, "position", "start", "end", "breaks", "cells")
+INTERNAL = (*PLACES, "position", "start", "end", "breaks", "cells", "table")
 """Fields that are not listed."""
 _RANGES: Mapping[str, Any] = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _OPERATORS = ("$eq", "$ne", "$in", "$nin", *_RANGES, "$exists", "$not")
@@ -99,6 +100,8 @@ _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?", re.ASCII)
 _DIGITS = 15
 """Digits of a number that a float holds exactly: longer ones are texts, such as the numbers of accounts."""
 _VERSION = re.compile(r"(v?)(\d{1,5})(?:\.(\d{1,5}))?(?:\.(\d{1,5}))?", re.ASCII)
+_MAX_TEXT = 200
+"""Characters by which texts are compared, so that an index need not hold long ones."""
 _PART = 100_000
 """Numbers that a part of a version may have."""
 _TIME = re.compile(r"[12]\d{3}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII)
@@ -121,7 +124,7 @@ def key_of(value: Any) -> Key:
     if (version := _version(text)) is not None:
         return "version", version
     written = _moment(text)
-    return ("text", encodable(text)) if written is None else key_of(written)
+    return ("text", encodable(text)[:_MAX_TEXT]) if written is None else key_of(written)
 
 
 def _moment(text: str) -> datetime | None:

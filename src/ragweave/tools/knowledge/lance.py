@@ -150,6 +150,9 @@ class _View(CandidateView):
     def count(self) -> int:
         return int(self._table.count_rows("kind = 'passage'"))
 
+    def state(self) -> int:
+        return int(self._table.version)
+
     def dimensions(self) -> int:
         schema = self._table.schema
         return int(schema.field("vector").type.list_size) if "vector" in schema.names else 0

@@ -126,6 +126,9 @@ class _View(CandidateView):
     def count(self) -> int:
         return int(self._settings()[1])
 
+    def state(self) -> int:
+        return self.number("SELECT xmin::text::bigint FROM settings")
+
     def dimensions(self) -> int:
         return int(self._settings()[0])
 

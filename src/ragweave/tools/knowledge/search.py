@@ -50,6 +50,10 @@ class View(SourceReader, Names, Protocol):
         """
         ...
 
+    def state(self) -> Any:
+        """Return a value that changes with each write."""
+        ...
+
     def rows(self, chosen: Condition) -> NDArray[np.int64]:
         """Return the passages that pass a filter, in the order in which they were indexed."""
         ...

@@ -98,6 +98,10 @@ class Snapshot:
         row = self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return row[0] if row else None
 
+    def state(self) -> str:
+        """Return a text that changes with each write."""
+        return self.meta("state") or ""
+
     def count(self) -> int:
         """Return the number of passages."""
         return int(self.db.execute("SELECT count(*) FROM passages").fetchone()[0])

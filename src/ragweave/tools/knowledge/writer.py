@@ -118,6 +118,7 @@ class Writer:
             )
             if self._changes:
                 self._build(last)
+            db.execute("INSERT OR REPLACE INTO meta VALUES ('state', ?)", (secrets.token_hex(8),))
         with suppress(sqlite3.Error):  # a reader may still read the log: another time
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return embedded

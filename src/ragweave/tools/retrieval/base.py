@@ -60,7 +60,7 @@ class PassageRetriever(BaseRetriever):
     """Takes a citation or quote; returns where it stands in its file, as `KnowledgeBase.evidence`."""
     collection: Any = None
     """The knowledge base that it searches, or the view of it that its filter lets through, for questions about all
-    passages: `documents()` yields them (`AbstractKnowledgeBase`). A method gets it by `known_of(retriever, "collection")`.
+    passages: `documents()` yields them, `tables()` are their rows (`AbstractKnowledgeBase`). A method gets it by `known_of(retriever, "collection")`.
     """
 
     @abstractmethod

@@ -45,7 +45,7 @@ def test_rows_of_json():
     (record,), _ = read("a.json", json.dumps([{"q": "Where?", "a": ["Here", "There"]}]))
     assert record.text == 'q: Where?\na: ["Here", "There"]'
     (record,), notices = read("a.jsonl", '{"text": "x", "year": 1, "title": "T"}\nno\n')
-    assert (record.title, record.metadata) == ("T", {"year": 1, "line": 1}) and "(lines 2)" in notices
+    assert (record.title, record.metadata) == ("T", {"table": 1, "year": 1, "line": 1}) and "(lines 2)" in notices
     assert read("a.json", '{"deep":{"key":"value"}}')[0][0].text == '{\n "deep": {\n  "key": "value"\n }\n}'
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TextIO
 
-from ragweave.tools.knowledge.chunking import Loaded, Table
+from ragweave.tools.knowledge.chunking import MAX_FIELD, TABLE, Loaded, Table
 from ragweave.tools.knowledge.loaders.docling import load_docling
 from ragweave.tools.knowledge.loaders.formats import as_shown
 from ragweave.tools.knowledge.loaders.office import changed, open_package
@@ -243,10 +243,9 @@ def _object(row: dict[str, Any], place: dict[str, Any], settings: IndexSettings)
     """Yield the text of a row: its text field, or else one line per field."""
     text, title, given = (row.get(name) for name in (settings.text_field, settings.title_field, settings.id_field))
     tables: tuple[Table, ...] = ()
-    rest: dict[str, Any] = {}
+    own = [settings.title_field] if isinstance(title, str) else []
     if isinstance(text, str):
-        own = (settings.text_field, settings.id_field, settings.title_field)
-        rest = {name: value for name, value in row.items() if name not in own}
+        own += [settings.text_field, settings.id_field]
     else:
         wanted = [field.strip() for field in settings.text_field.split(",")]
         shown = {name: value for name, value in row.items() if name in wanted} or row
@@ -255,7 +254,12 @@ def _object(row: dict[str, Any], place: dict[str, Any], settings: IndexSettings)
     if text.strip():
         title = title if isinstance(title, str) else ""
         name = str(given) if isinstance(given, (str, int)) and str(given) else None
-        yield Loaded(text, title, name, own_fields(rest) | place, tables=tables)
+        fields = {name: _short(value) for name, value in row.items() if name not in own}
+        yield Loaded(text, title, name, {TABLE: 1, **place, **own_fields(fields)}, tables=tables)
+
+
+def _short(value: Any) -> Any:
+    return value[:MAX_FIELD] if isinstance(value, str) else value
 
 
 def _value(value: Any) -> str:
@@ -292,12 +296,17 @@ def _sheet(name: str, package: zipfile.ZipFile, sheet: Any, settings: IndexSetti
     if unsaved := len(_UNSAVED.findall(source)):
         yield f"{unsaved} formulas of sheet {sheet.title!r} have no saved value"
     unread: list[str] = []
+    number = 0
     rows = _filled(sheet, _MERGED.findall(source), max(_MAX_CELLS, len(source)), unread)
     for filled, block in itertools.groupby(rows, key=lambda row: bool(row.cells)):
         for table in _side_by_side(block) if filled else ():
+            number += 1
             for loaded in _table(name, iter(table), settings, sheet=True):
-                head = {"heading_path": [sheet.title]}
-                yield loaded if isinstance(loaded, str) else replace(loaded, metadata=loaded.metadata | head)
+                if isinstance(loaded, str):
+                    yield loaded
+                else:
+                    place = {TABLE: number} if TABLE in loaded.metadata else {}
+                    yield replace(loaded, metadata={**loaded.metadata, **place, "heading_path": [sheet.title]})
     yield from unread
 
 

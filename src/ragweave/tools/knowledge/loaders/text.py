@@ -27,7 +27,7 @@ from ragweave.tools.text.numbers import iso_date
 RESERVED = frozenset(
     re.findall(
         r"\w+",
-        "source title position start end page line cells member heading_path breaks rank score via snippet query "
+        "source title position start end page line cells table member heading_path breaks rank score via snippet query "
         "word_boxes date_from enriched",
     )
 )

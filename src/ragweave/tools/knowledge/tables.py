@@ -1,0 +1,500 @@
+"""Tables: the rows and documents of a knowledge base or view, typed, in a database of their own, and one SELECT over them.
+
+A loader keeps the cells of a row in its passage's metadata, so that tables are built from nothing but the passages that a
+reader may see. What a model's query could do beyond reading them, it can't do here: the database holds nothing else, and
+an authorizer allows a SELECT over its tables with SQLite's plain functions, within limits of steps, seconds and bytes.
+
+A column is INTEGER, REAL, DATE or BOOLEAN if nine in ten of its values are, else TEXT, which is compared without regard
+to case. A value of another kind (`on request` among prices) is NULL, and counted: SQLite would sort it above every
+number and add it as 0. If three in ten values of a text column are numbers or dates, a second column has those:
+`size_number`. A unit that all values share goes into the column's description. `00123`, amounts in several units, and
+dates such as 03/04/2024, unless a value of the column tells day and month apart, stay texts.
+"""
+
+import csv
+import difflib
+import json
+import re
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import date, datetime
+from math import isfinite
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+from langchain_core.documents import Document
+
+from ragweave.state.passages import encodable
+from ragweave.tools.knowledge.chunking import TABLE
+from ragweave.tools.knowledge.loaders.text import RESERVED
+from ragweave.tools.text.untrusted import one_line
+
+DOCUMENTS = "documents"
+"""The table with a row for each document that is not itself a row: its file, folder, title and metadata."""
+MAX_ROWS, MAX_CHARACTERS = 200, 20_000
+"""Rows and characters of a result that are returned."""
+_MAX_STEPS, _MAX_SECONDS = 20_000_000, 5.0
+"""Steps of SQLite's machine, and seconds, that a query may take."""
+_STEPS = 10_000
+"""Steps between two counts of them."""
+_MAX_COLUMNS = 200
+"""Columns of a table: those that most rows have."""
+_DESCRIBED = 40
+"""Columns of a table that are described with their values."""
+_FITS, _FITS_IN_PART = 0.9, 0.3
+"""Share of a column's values that must be of its type, and of those that get a second column."""
+_SAMPLE = 300
+"""Values that tell whether a column may have amounts, or dates."""
+_LISTED, _SHOWN = 12, 40
+"""Values of a text column that its description lists if there are no more, and characters of each."""
+_ABSENT = frozenset(("", "-", "–", "—", "n/a", "n.a.", "na", "nan", "null", "none", "unknown", "tbd", "?", "."))
+"""Cells without a value in a column that is not of texts, where NA may be Namibia."""
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: MAX_CHARACTERS,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 5_000,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 200,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 100,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 20,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+}
+_FUNCTIONS = frozenset(
+    re.findall(
+        r"\w+",
+        "abs avg ceil ceiling coalesce count date datetime floor glob group_concat ifnull iif instr julianday length like "
+        "lower ltrim max min nullif replace round rtrim sign strftime substr substring sum time total trim typeof unixepoch "
+        "upper row_number rank dense_rank percent_rank ntile lag lead first_value last_value cume_dist nth_value",
+    )
+)
+
+
+class QueryError(Exception):
+    """A query cannot be run; the text says why, to the model that wrote it."""
+
+
+class Column(NamedTuple):
+    """A column of a table."""
+
+    name: str
+    kind: str
+    unread: int
+    """Values that are not of its type."""
+    description: str
+
+
+class Table(NamedTuple):
+    """A table, as queries name it."""
+
+    name: str
+    columns: tuple[Column, ...]
+    description: str
+    """Its CREATE statement, with what each column holds."""
+
+
+class Result(NamedTuple):
+    """What a query returned, and which rows it was computed from."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    is_cut: bool
+    """Whether there are more rows."""
+    table: str
+    """The table that it was computed from; "" if the query's form does not tell."""
+    numbers: Sequence[int]
+    """The numbers of the rows that it was computed from, by which `Tables.passages` returns them."""
+    unread: Sequence[str]
+    """What is left out, though the query does not say so: values that are not of their column's type."""
+
+
+# ---- types
+
+_PLAIN = re.compile(r"[+-]?(\d+|\d{1,3}([,' \u00a0\u202f]\d{3})+)(\.\d+)?([eE][+-]?\d+)?")
+_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}([. '\u00a0\u202f]\d{3})+)(,\d+)?")
+_AMOUNT = re.compile(
+    r"(?P<sign>[-+−]?)(?P<before>[$€£¥₹₽₩]|R\$|kr\.?|Rs\.?|(?:EUR|USD|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|NOK|DKK|PLN|BRL)\b)?\s*"
+    r"(?P<number>[+-]?\d[\d.,' \u00a0\u202f]*(?:[eE][+-]?\d+)?)"
+    r"(?P<after>\s+[^\W\d_][^\W\d_./²³-]{0,11}|\s*(?:[%‰€$£¥]|°[CF]?|[kmcµn]?[mgsWVAJlL]|k[mWg]h?|km/h|m/s|m[²³23]|[kKMGT]i?B"
+    r"|[kM]?[bB]it|ft|in|lbs?|oz|min|hrs?|h|d|x))?"
+)
+"""A sign, a currency, a number, and a unit: a word after a space, or a known one. `1xx` and `Wine 9` are names."""
+_CLOCK = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(:\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?)?")
+_SLASHED = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})")
+_SPELT = ("%d %B %Y", "%d %b %Y", "%B %d, %Y", "%b %d, %Y", "%d. %B %Y", "%d-%b-%Y")
+
+
+def _amount(text: str, *, comma: bool) -> tuple[float | int, str] | None:
+    """Return the number and the unit of a cell; None if it is not an amount. `comma`: 1.234 is a thousand."""
+    if text.startswith("(") and text.endswith(")") and (inner := _amount(text[1:-1], comma=comma)):
+        return -inner[0], inner[1]  # as accounts write it
+    if (parts := _AMOUNT.fullmatch(text)) is None:
+        return None
+    number = parts["number"].strip()
+    if not comma and _PLAIN.fullmatch(number):
+        number = number.replace(",", "")
+    elif _COMMA.fullmatch(number) and (comma or "," in number):
+        number = number.replace(".", "").replace(",", ".")
+    else:
+        return None
+    number = re.sub(r"[' \u00a0\u202f]", "", number)
+    if re.fullmatch(r"[+-]?(0\d+|\d{16,})", number) or not isfinite(float(number)):
+        return None  # 00123, or the number of an account
+    value = float(number) if re.search(r"[.eE]", number) else int(number)
+    unit = " ".join(filter(None, [parts["before"], (parts["after"] or "").strip()]))
+    return (-value if parts["sign"] in ("-", "−") else value), unit
+
+
+def _amounts(texts: Sequence[str]) -> tuple[dict[str, float | int], str]:
+    """Return the numbers of the texts that are amounts in the commonest unit or in none, and that unit."""
+    numbers = [parts["number"].strip() for text in texts if (parts := _AMOUNT.fullmatch(text))]
+    comma = any("," in number and _COMMA.fullmatch(number) and not _PLAIN.fullmatch(number) for number in numbers)
+    comma = comma and not any(re.fullmatch(r"[+-]?[\d,]+\.(\d{1,2}|\d{4,})", number) for number in numbers)
+    amounts = {text: amount for text in {*texts} if (amount := _amount(text, comma=comma))}
+    units = Counter(amounts[text][1] for text in texts if text in amounts and amounts[text][1])
+    unit = next((unit for unit, _ in units.most_common(1)), "")
+    return {text: value for text, (value, own) in amounts.items() if own in (unit, "")}, unit
+
+
+def _date(text: str, *, day_first: bool | None) -> str | None:
+    """Return the date of a cell as 2024-03-31, with a time as 2024-03-31 12:00:00; None if it is not a date."""
+    with suppress(ValueError):  # 2024-02-31
+        if clock := _CLOCK.fullmatch(text):
+            day = date.fromisoformat(clock[1]).isoformat()
+            return f"{day} {clock[2]}{clock[3] or ':00'}" if clock[2] else day
+        if slashed := _SLASHED.fullmatch(text):
+            is_first = True if slashed[2] == "." else day_first
+            month, day = (slashed[3], slashed[1]) if is_first else (slashed[1], slashed[3])
+            return None if is_first is None else date(int(slashed[4]), int(month), int(day)).isoformat()
+    for form in _SPELT if re.search(r"(?=.*[A-Za-z]{3}).*\d{4}", text[:30]) else ():
+        with suppress(ValueError):
+            return datetime.strptime(text, form).date().isoformat()
+    return None
+
+
+def _dates(texts: Sequence[str]) -> tuple[dict[str, str], str]:
+    """Return the dates of the texts that are dates, those with slashes if some tell where the month stands, and no unit."""
+    slashed = [parts for text in texts if (parts := _SLASHED.fullmatch(text))]
+    first, second = any(int(parts[1]) > 12 for parts in slashed), any(int(parts[3]) > 12 for parts in slashed)
+    day_first = None if first == second else first
+    return {text: day for text in {*texts} if (day := _date(text, day_first=day_first))}, ""
+
+
+def typed(values: Sequence[Any], share: float = _FITS) -> tuple[str, str, int, list[Any]]:
+    """Return a column's type, its unit, how many values are not of that type, and its values as SQLite stores them."""
+    texts = [_text(value) for value in values]
+    known = [text for text in texts if text.lower() not in _ABSENT]
+    if known and {text.lower() for text in known} <= {"true", "false"}:
+        return (
+            "BOOLEAN",
+            "",
+            0,
+            [int(text.lower() == "true") if text.lower() not in _ABSENT else None for text in texts],
+        )
+    readers: tuple[Callable[[Sequence[str]], tuple[dict[str, Any], str]], ...] = (_amounts, _dates)
+    for reader in readers:
+        if reader(known[:: max(len(known) // _SAMPLE, 1)])[0]:  # of a long column of names, few are tried
+            read, unit = reader(known)
+            fitting = sum(text in read for text in known)
+            if fitting >= share * len(known):
+                is_whole = all(isinstance(value, int) for value in read.values())
+                kind = "DATE" if reader is _dates else "INTEGER" if is_whole else "REAL"
+                return kind, unit, len(known) - fitting, [read.get(text) for text in texts]
+    return "TEXT", "", 0, [text or None for text in texts]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
+    return "" if value is None else encodable(str(value)).strip()
+
+
+# ---- which tables there are
+
+_Rows = list[tuple[int, dict[str, Any]]]
+"""The rows of a table: the number of each one's passage, and its cells by column."""
+
+
+def _cells(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the own fields of a passage; those with reserved names have an underscore in its metadata."""
+    own = {name: value for name, value in metadata.items() if name not in RESERVED or (name == "title" and value)}
+    return {name[:-1] if name[-1:] == "_" and name[:-1] in RESERVED else name: own[name] for name in own}
+
+
+def _grouped(passages: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[tuple[str, _Rows]]:
+    """Yield the tables of passages, given by number and metadata, with their names."""
+    parts, documents = dict[str, dict[tuple[str, int], _Rows]](), _Rows()
+    for number, metadata in passages:
+        file, cells = str(metadata.get("member") or metadata["source"]), _cells(metadata)
+        if TABLE in metadata:
+            place = " ".join(map(str, metadata.get("heading_path") or ())), metadata[TABLE]
+            parts.setdefault(file, {}).setdefault(place, []).append((number, cells))
+        else:
+            folder = "/".join(PurePath(file).parent.parts[-2:])
+            documents.append((number, {"file": PurePath(file).name, "folder": folder, **cells}))
+    alike: dict[str, list[_Part]] = {}
+    for file, tables in parts.items():
+        for (sheet, _), rows in tables.items():
+            name = f"{PurePath(file).name.partition('.')[0]} {sheet if len(tables) > 1 else ''}".strip()
+            stem = re.sub(r"[\W\d_]+", " ", name).strip() or name
+            alike.setdefault(stem, []).append(_Part(name, {"file": PurePath(file).name, "sheet": sheet}, rows))
+    for stem, similar in alike.items():
+        yield from _joined(stem, similar)
+    if documents:
+        yield DOCUMENTS, documents
+
+
+class _Part(NamedTuple):
+    name: str
+    place: dict[str, str]
+    rows: _Rows
+
+
+def _joined(stem: str, parts: Sequence[_Part]) -> Iterator[tuple[str, _Rows]]:
+    """Yield the tables of parts whose names differ in digits alone, such as those of twelve months.
+
+    Those with the same columns are one table, where columns `file` and `sheet` tell them apart.
+    """
+    while parts:
+        labels = {*_labels(parts[0].rows)}
+        same = [part for part in parts if labels <= (own := {*_labels(part.rows)}) or labels >= own]
+        several = [label for label in ("file", "sheet") if len({part.place[label] for part in same}) > 1]
+        rows = [(n, {label: part.place[label] for label in several} | row) for part in same for n, row in part.rows]
+        yield same[0].name if len(same) == 1 else stem, rows
+        parts = [part for part in parts if part not in same]
+
+
+def _labels(rows: _Rows) -> list[str]:
+    """Return the columns of rows; of too many, the most frequent."""
+    counts = Counter(label for _, row in rows for label in row)
+    frequent = {label for label, _ in counts.most_common(_MAX_COLUMNS)}
+    return [label for label in counts if label in frequent]
+
+
+# ---- the database
+
+
+class Tables:
+    """The tables of one reader at one state of a knowledge base; safe to use from threads."""
+
+    def __init__(self, documents: Iterable[Sequence[Document]]) -> None:
+        """Build the tables of documents, given as their passages; the first one stands for all."""
+        # Both are in memory, or in files without a name where they grow.
+        self._db, self._passages = (
+            sqlite3.connect("", isolation_level=None, check_same_thread=False) for _ in ("tables", "passages")
+        )
+        self._lock = threading.Lock()
+        metadata: list[tuple[int, Mapping[str, Any]]] = []
+        self._passages.execute("CREATE TABLE passages (number INTEGER PRIMARY KEY, value TEXT)")
+        self._passages.execute("BEGIN")
+        for number, (first, *_) in enumerate(documents, 1):
+            value = json.dumps([first.id, first.page_content, first.metadata], default=str)
+            self._passages.execute("INSERT INTO passages VALUES (?, ?)", (number, value))
+            metadata.append((number, first.metadata))
+        self._passages.execute("COMMIT")
+        self.tables: list[Table] = []
+        for name, rows in _grouped(metadata):
+            self.tables.append(self._filled(name, rows))
+        for limit, most in _LIMITS.items():
+            self._db.setlimit(limit, most)
+        self._db.set_authorizer(self._allows)
+
+    def _filled(self, name: str, rows: _Rows) -> Table:
+        name = self._identifier(name, [table.name for table in self.tables])
+        columns, values = list[Column](), list[list[Any]]()
+
+        def add(label: str, own: str, kind: str, unit: str, unread: int, stored: list[Any]) -> None:
+            own = self._identifier(own, [column.name for column in columns])
+            columns.append(_column(label, own, kind, unit, unread, stored))
+            values.append(stored)
+
+        for label in _labels(rows):
+            cells = [row.get(label) for _, row in rows]
+            whole, part = typed(cells), typed(cells, _FITS_IN_PART)
+            add(label, label, *whole)
+            if whole[0] == "TEXT" != part[0]:
+                add(label, f"{label}_{'date' if part[0] == 'DATE' else 'number'}", *part)
+        declared = (f'"{c.name}" {c.kind}{" COLLATE NOCASE" * (c.kind == "TEXT")}' for c in columns)
+        self._db.execute(f'CREATE TABLE "{name}" ({", ".join(declared)})')
+        names, marks = ", ".join(f'"{column.name}"' for column in columns), ", ?" * len(columns)
+        insert = f'INSERT INTO "{name}" (rowid, {names}) VALUES (?{marks})'  # noqa: S608 - names of letters and digits
+        self._db.execute("BEGIN")
+        self._db.executemany(insert, zip((number for number, _ in rows), *values, strict=True))
+        self._db.execute("COMMIT")
+        lines = [column.description for column in columns[:_DESCRIBED]]
+        lines += [f"  {column.name} {column.kind}," for column in columns[_DESCRIBED:]]
+        return Table(name, tuple(columns), "\n".join([f"CREATE TABLE {name} ( -- {len(rows)} rows", *lines, ");"]))
+
+    def _identifier(self, label: str, taken: Sequence[str]) -> str:
+        """Return a name that SQL takes without quotes."""
+        name = re.sub(r"\W+", "_", label.strip().lower()).strip("_")[:60] or "column"
+        name = f"c_{name}" if name[0].isdigit() else name
+        try:
+            (value,) = self._db.execute(f'SELECT {name} FROM (SELECT 1 AS "{name}")').fetchone()  # noqa: S608 - as above
+        except sqlite3.Error:  # a keyword
+            value = 0
+        name = name if value == 1 and name not in ("rowid", "oid") else f"{name}_"
+        numbered = (f"{name}_{number}" for number in range(2, len(taken) + 3))
+        return name if name not in taken else next(other for other in numbered if other not in taken)
+
+    def _allows(self, action: int, first: str | None, second: str | None, _db: str | None, _by: str | None) -> int:
+        reads = action == sqlite3.SQLITE_READ and first in {table.name for table in self.tables}
+        calls = action == sqlite3.SQLITE_FUNCTION and str(second).lower() in _FUNCTIONS
+        return sqlite3.SQLITE_OK if reads or calls or action == sqlite3.SQLITE_SELECT else sqlite3.SQLITE_DENY
+
+    def run(self, sql: str) -> Result:
+        """Run a SELECT, and find the rows that its result was computed from.
+
+        Raises:
+            QueryError: It is not one SELECT over these tables, has an error, takes too long, or returns too long a value.
+        """
+        rows, size = list[tuple[Any, ...]](), 0
+        with self._lock:
+            with self._query(sql) as cursor:
+                columns = tuple(name for name, *_ in cursor.description)
+                for row in cursor:
+                    rows.append(row)
+                    size += sum(len(str(value)) for value in row)
+                    if len(rows) > MAX_ROWS or size > MAX_CHARACTERS:
+                        break
+            is_cut = len(rows) > MAX_ROWS or size > MAX_CHARACTERS
+            name, numbers = self._origin(sql)
+        words = {*re.findall(r"\w+", sql.lower())}
+        table = next((table for table in self.tables if table.name == name), None)
+        unread = [c for c in (table.columns if table else ()) if c.unread and c.name in words]
+        texts = [f"{column.unread} values of {column.name}" for column in unread]
+        return Result(columns, rows[:-1] if is_cut else rows, is_cut, name, numbers, texts)
+
+    @contextmanager
+    def _query(self, sql: str) -> Any:
+        """Yield the cursor of a query, within the limits."""
+        left = [_MAX_STEPS // _STEPS]
+
+        def is_over() -> bool:
+            left[0] -= 1
+            return left[0] < 0
+
+        watch = threading.Timer(_MAX_SECONDS, self._db.interrupt)
+        watch.start()
+        self._db.set_progress_handler(is_over, _STEPS)
+        try:
+            if not _SELECT.match(sql):
+                raise QueryError("Write one SELECT.")
+            yield self._db.execute(sql)
+        except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError) as error:
+            too_long = "the query takes too long: write a simpler one"
+            raise QueryError(too_long if str(error) == "interrupted" else str(error)) from error
+        finally:
+            watch.cancel()
+            self._db.set_progress_handler(None, 0)
+
+    def _origin(self, sql: str) -> tuple[str, list[int]]:
+        """Return the first table of a plain SELECT, and the numbers of the rows that its result was computed from.
+
+        The query is run with the number of the row in the place of its aggregates, or beside what it selects. If it
+        selects the greatest or the least value, that row comes first.
+        """
+        selected, rest, tail = _clauses(sql)
+        origin = _ORIGIN.match(rest)
+        name = origin[1].lower() if origin else ""
+        if origin is None or all(table.name != name for table in self.tables):
+            return "", []
+        number = f'"{origin[2] or name}".rowid'
+        aggregates = _AGGREGATE.search(selected) or re.match("GROUP|HAVING", tail, re.I)
+        query = f"SELECT {selected}, {number} {rest} {tail}"
+        if aggregates:
+            extreme = re.search(r"\b(max|min)\s*\(\s*(\w+)\s*\)", selected, re.I)
+            order = f"ORDER BY {extreme[2]} {'DESC' if extreme[1].lower() == 'max' else 'ASC'}" if extreme else ""
+            query = f"SELECT DISTINCT {number} {rest} {order}"
+        try:
+            with self._query(query) as cursor:
+                return name, [*dict.fromkeys(row[-1] for row in cursor)]
+        except QueryError:
+            return "", []
+
+    def hint(self, sql: str) -> str:
+        """Return, for each text that a query compares a column with and no row has, the values nearest to it."""
+        hints = []
+        for name, text in re.findall(r"(\w+)\"?\s*(?:==?|LIKE)\s*'((?:[^']|'')*)'", sql, re.I):
+            for table in self.tables:
+                known = any(column.name == name.lower() and column.kind == "TEXT" for column in table.columns)
+                if known and re.search(rf"\b{table.name}\b", sql, re.I):
+                    values = self._values(table.name, name)
+                    wanted = text.strip("%").replace("''", "'").lower()
+                    if not any(wanted in value.lower() for value in values):
+                        near = difflib.get_close_matches(wanted, [value.lower() for value in values], 5, 0.4)
+                        nearest = [value for value in values if value.lower() in near] or values[:8]
+                        shown = ", ".join(one_line(value)[:_SHOWN] for value in nearest)
+                        hints.append(f"No {name} is '{wanted}'; there are: {shown}.")
+        return " ".join(hints)
+
+    def _values(self, table: str, column: str) -> list[str]:
+        query = f'SELECT DISTINCT "{column}" FROM "{table}" WHERE "{column}" IS NOT NULL LIMIT 1000'  # noqa: S608
+        with self._lock, self._query(query) as cursor:
+            return [value for (value,) in cursor]
+
+    def passages(self, numbers: Sequence[int]) -> list[Document]:
+        """Return the passages of rows, in the given order."""
+        sql = "SELECT value FROM passages WHERE number = ?"
+        with self._lock:
+            values = [self._passages.execute(sql, (number,)).fetchone()[0] for number in numbers]
+        return [Document(text, id=name, metadata=meta) for name, text, meta in map(json.loads, values)]
+
+    def save(self, sql: str, path: Path) -> int:
+        """Write the rows that a query's result was computed from to a CSV file, as their files have them.
+
+        Returns:
+            How many rows were written.
+
+        Raises:
+            QueryError: The query cannot be run, or its form does not tell its rows.
+        """
+        docs = self.passages(self.run(sql).numbers)
+        if not docs:
+            raise QueryError("no rows")
+        rows = [{**_cells(doc.metadata), "source": doc.metadata["source"]} for doc in docs]
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, [*dict.fromkeys(name for row in rows for name in row)])
+            writer.writeheader()
+            writer.writerows(rows)
+        return len(rows)
+
+
+_SELECT = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:SELECT|WITH)\b", re.I | re.S)
+_AGGREGATE = re.compile(r"\b(count|sum|avg|total|min|max|group_concat)\s*\(|\bDISTINCT\b", re.I)
+_ORIGIN = re.compile(
+    r'FROM\s+"?(\w+)"?(?:\s+(?:AS\s+)?(?!(?:WHERE|JOIN|LEFT|INNER|CROSS|NATURAL|ON|AS)\b)"?([^\W\d]\w*)"?)?', re.I
+)
+_TOKENS = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|[();]|\w+", re.S)
+_CLAUSES = frozenset(re.findall(r"\w+|;", "SELECT FROM GROUP HAVING ORDER LIMIT WINDOW UNION EXCEPT INTERSECT WITH ;"))
+
+
+def _clauses(sql: str) -> tuple[str, str, str]:
+    """Split a plain SELECT into what it selects, FROM … WHERE …, and the rest; texts without content for another form."""
+    depth, places = 0, list[tuple[int, str]]()
+    for token in _TOKENS.finditer(sql):
+        depth += (token[0] == "(") - (token[0] == ")")
+        if depth == 0 and token[0].upper() in _CLAUSES:
+            places.append((token.start(), token[0].upper()))
+    words = [word for _, word in places]
+    if words[:2] != ["SELECT", "FROM"] or {"SELECT", "UNION", "EXCEPT", "INTERSECT", "WITH"} & {*words[2:]}:
+        return "", "", ""
+    ends = [*(at for at, _ in places), len(sql)]
+    end = next((at for at, word in places if word == ";"), len(sql))
+    return sql[ends[0] + 6 : ends[1]].strip(), sql[ends[1] : ends[2]].strip(), sql[ends[2] : end].strip()
+
+
+def _column(label: str, name: str, kind: str, unit: str, unread: int, values: Sequence[Any]) -> Column:
+    """Return a column with its line of the table's description."""
+    known = [value for value in values if value is not None]
+    if kind == "TEXT" and known:
+        counts = Counter(known)
+        texts = [f"'{one_line(value[:_SHOWN])}'" for value, _ in counts.most_common(_LISTED + 1)]
+        listed = len(counts) <= _LISTED and len(counts) < len(known)
+        example = f"one of: {', '.join(texts)}" if listed else f"such as {', '.join(texts[:3])}"
+    else:
+        example = f"{min(known)} to {max(known)}" if known else "no values"
+    others = f", {unread} values are none" if unread else ""
+    label = f" {one_line(label)[:_SHOWN]!r}" if name != label else ""
+    unit = f" in {one_line(unit)}" if unit else ""
+    return Column(name, kind, unread, f"  {name} {kind}, --{label}{unit} {example}{others}")
