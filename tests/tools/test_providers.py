@@ -25,7 +25,7 @@ def test_a_model_is_taken_as_it_is() -> None:
 def test_what_is_no_chat_model_is_refused() -> None:
     with pytest.raises(UsageError, match="a model must be a LangChain chat model or a spec"):
         chat_model(5)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"FakeListLLM.* completes texts, and a chat model"):
+    with pytest.raises(UsageError, match=r"FakeListLLM.* completes texts, but a chat model"):
         chat_model(FakeListLLM(responses=["Varn"]))  # type: ignore[arg-type]
 
 

@@ -135,5 +135,5 @@ def test_twice_or_nowhere_is_refused(collector: Collector) -> None:
     with pytest.raises(UsageError, match="must begin with http"):
         instrument("localhost:4318")
     instrument(f"http://127.0.0.1:{collector.server_port}")
-    with pytest.raises(UsageError, match="tracing is on already"):
+    with pytest.raises(UsageError, match="tracing is already on"):
         instrument()

@@ -95,7 +95,7 @@ def _remarks(result: Mapping[str, Any], watch: Watch) -> Iterator[str]:
     events = dict.fromkeys(note["event"] for note in watch.notes)
     yield from (_MESSAGES[event] for event in events if event in _MESSAGES)
     if result["truncated"]:
-        yield "A limit on rounds stopped the method before it was done."
+        yield "A limit stopped the method before it was done."
 
 
 def _show_quotes(screen: Console, citations: Sequence[Citation], passages: Sequence[Document]) -> None:

@@ -123,7 +123,7 @@ def read_results(folder: Path) -> Iterator[Record]:
                 last[record["id"], record["system"]] = record
             except (ValueError, LookupError, TypeError) as error:
                 raise UsageError(
-                    f"{path}: line {number} is damaged: delete it, and resume the run, which asks what is missing again"
+                    f"{path}: line {number} is damaged: delete it, and resume the run, which asks again for what is missing"
                 ) from error
         latest |= {key: record for key, record in last.items() if "gone" not in record}
     yield from sorted(latest.values(), key=lambda record: record["at"])

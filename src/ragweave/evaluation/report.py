@@ -177,7 +177,7 @@ def _settings(folder: Path) -> tuple[dict[str, Any], list[str]]:
     first, *others = [read_settings(shard) for shard in begun or [folder]]
     for shard, settings in zip(begun[1:], others, strict=True):
         if settings != first:
-            raise UsageError(f"{shard}: has other settings than {begun[0].name}")
+            raise UsageError(f"{shard}: its settings differ from those of {begun[0].name}")
     count = int(begun[0].name.rpartition("-")[2]) if begun and begun[0] != folder else 1
     return first, [f"Only {len(begun)} of {count} shards are here."] if len(begun) < count else []
 

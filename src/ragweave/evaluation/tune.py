@@ -243,7 +243,7 @@ def objective(name: str, questions: Sequence[Question], models: Mapping[str, Any
     metric = METRICS.named(name.removeprefix("judge:") or (short if kind == "short" else MAIN[kind]))
     without = [question for question in questions if not (question.answers or question.parts)]
     if not (metric.higher_is_better and metric.percent):
-        raise UsageError(f"{metric.name} is not a score from 0 to 1 of which more is better, such as f1")
+        raise UsageError(f"{metric.name} is not a score from 0 to 1 where higher is better, such as f1")
     if name.startswith("judge:") and metric.judge is None:
         raise UsageError(f"{metric.name} has no judge: --objective {metric.name}, or judge:correctness")
     if (without or metric.judge) and EVALUATOR not in models:
@@ -472,7 +472,7 @@ def tune(
         questions[name] = replace(question, id=questions[name].id) if name in questions else question
     if len(questions) < MIN_QUESTIONS:
         raise UsageError(
-            f"{settings.data}: {len(questions)} different questions; tune needs {MIN_QUESTIONS}, better 100"
+            f"{settings.data}: {len(questions)} different questions; tune needs {MIN_QUESTIONS}, or better 100"
         )
     settings = with_names(settings, given or {})
     metric = objective(target, [*questions.values()], settings.models)

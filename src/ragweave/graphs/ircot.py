@@ -58,7 +58,7 @@ class IrcotOptions(Options):
     def _has_a_reader(self) -> Self:
         if self.read_by == "chain" and (self.samples > 1 or self.sufficient_context):
             raise ValueError(
-                "samples and sufficient_context are a reader's, and read_by=chain has none: take read_by=cot"
+                "samples and sufficient_context need a reader, which read_by=chain does without: use read_by=cot"
             )
         return self
 

@@ -132,7 +132,7 @@ def read_choice(path: Path, shared: Mapping[str, str] | None = None) -> SystemSp
         place = ".".join(map(str, first["loc"])) or "the file"
         raise UsageError(f"{path}: not a choice that `ragweave tune` wrote: {place}: {first['msg']}") from error
     if hidden := next((role for role, spec in choice.models.items() if "***" in spec), None):
-        raise UsageError(f"{path}: keys are not stored: remove the {hidden}'s, and set it in the environment")
+        raise UsageError(f"{path}: keys are not stored: remove that of {hidden}, and set it in the environment")
     method, kb = METHODS.named(choice.method), choice.kb
     common = {name: text for name, text in (shared or {}).items() if name in method.options.model_fields}
     return SystemSpec(

@@ -204,7 +204,7 @@ class _Call:
                 return replace(self, prompt=prompt, messages=messages, turns=len(turns), dropped=dropped)
             if not passages:
                 raise PromptTooLongError(
-                    f"the prompt takes about {size} tokens without any passage, and {limit} fit: shorten the "
+                    f"the prompt takes about {size} tokens without any passage, but only {limit} fit: shorten the "
                     "question or raise prompt_tokens"
                 )
             dropped.append(passages.pop(lowest_ranked(passages)))

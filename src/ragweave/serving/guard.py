@@ -129,7 +129,7 @@ def _refusal(error: Exception) -> ApiError | None:
         message = "the question does not fit into the model's context: ask a shorter one"
         return ApiError(400, message, code="context_length_exceeded")
     if code in _PROMPT_REFUSED:
-        return ApiError(400, "the model's server refuses what the question or its passages say", code=code)
+        return ApiError(400, "the model's server refused the content of the question or its passages", code=code)
     if status_of(error) != 429:
         return None
     if code == "insufficient_quota":

@@ -366,7 +366,7 @@ class KeyedApp:
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         caller, account, app, _ = scope["keyed"][scope["caller"]]
         if scope["path"] == "/metrics" and caller.filter != "all":
-            raise ApiError(404, "this key sees no metrics")
+            raise ApiError(404, "this key may not see the metrics")
         shows_quote = "/sources/" in scope["path"]  # and the lines around it
         reached = await asyncio.to_thread(account.take) if scope["method"] == "POST" or shows_quote else ""
         if reached:

@@ -203,7 +203,7 @@ class ReplyCache(BaseCache):
             raise
         except sqlite3.DatabaseError as error:
             raise UsageError(
-                f"{self._path} is damaged ({error}): it may be deleted; its replies are then asked and paid for again"
+                f"{self._path} is damaged ({error}): if you delete it, its replies are asked and paid for again"
             ) from error
 
     def close(self) -> None:

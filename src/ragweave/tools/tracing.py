@@ -49,7 +49,7 @@ def instrument(endpoint: str = "") -> TracerProvider:
 
     global _provider
     if _provider is not None:
-        raise UsageError("tracing is on already: call ragweave.tools.tracing.shutdown() first")
+        raise UsageError("tracing is already on: call ragweave.tools.tracing.shutdown() first")
     if endpoint and not endpoint.startswith(("http://", "https://")):
         raise UsageError(f"the collector's address must begin with http:// or https://: {endpoint}")
     named = Resource.create({} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: "ragweave"})

@@ -150,7 +150,7 @@ class FolderIndex:
                 yield FolderView(now.db, index)
                 return
         raise KnowledgeBaseError(
-            f"{self.store.folder}: its index cannot be read ({failure}); make it again with "
+            f"{self.store.folder}: its index cannot be read ({failure}); rebuild it with "
             f"ragweave doctor --repair --kb {self.store.folder}"
         ) from failure
 

@@ -56,7 +56,7 @@ def retriever_of(
     spec, kb = searched(spec, kb)
     if not needs_kb(spec):
         if filter or permitted:
-            raise UsageError(f"{spec} does not search a knowledge base, so no filter holds for it")
+            raise UsageError(f"{spec} does not search a knowledge base, so it cannot be filtered")
         inner = imported(spec)
     else:
         base = _opened(spec, kb, permitted)

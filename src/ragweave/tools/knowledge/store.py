@@ -400,6 +400,6 @@ def _locked(folder: Path, wait: float) -> Iterator[None]:
         with FileLock(folder / _LOCK, timeout=wait):
             yield
     except Timeout:
-        raise KnowledgeBaseError(f"{folder}: another process is writing to it, for more than {wait:g} s") from None
+        raise KnowledgeBaseError(f"{folder}: another process has been writing to it for more than {wait:g} s") from None
     except (OSError, sqlite3.Error) as error:
         raise KnowledgeBaseError(f"{folder} cannot be written ({error})") from error

@@ -182,7 +182,7 @@ def platt(logits: Sequence[float], labels: Sequence[bool]) -> tuple[float, float
 
     right = np.asarray(labels, dtype=bool)
     if right.all() or not right.any():
-        raise UsageError("calibration needs rows with either label")
+        raise UsageError("calibration needs rows of both labels")
     targets = np.where(right, (right.sum() + 1) / (right.sum() + 2), 1 / ((~right).sum() + 2))
     scale = max(1.0, float(np.abs(logits).max()))
     rows, weights = np.column_stack([np.asarray(logits) / scale, np.ones(len(right))]), np.zeros(2)

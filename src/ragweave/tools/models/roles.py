@@ -85,7 +85,7 @@ def checked_chat(model: Any, what: str = "a model") -> ChatModel:
     target = unbound(model)
     if isinstance(target, BaseLLM):
         raise UsageError(
-            f"{what} ({type(target).__name__}) completes texts, and a chat model is needed: use its package's chat class"
+            f"{what} ({type(target).__name__}) completes texts, but a chat model is needed: use its package's chat class"
         )
     if not isinstance(model, Runnable):
         name = type(model).__name__
