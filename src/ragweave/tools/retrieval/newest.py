@@ -21,6 +21,8 @@ from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 from ragweave.tools.text.numbers import iso_date, times_in
 from ragweave.tools.text.words import terms
 
+_MAX_QUESTION = 2_000
+"""Characters of a question in which times are looked for."""
 _DEPTH = 4
 """Passages that are searched for versions, for each that is wanted."""
 _SAME_NAME, _ANY_NAME = 0.3, 0.6
@@ -32,7 +34,8 @@ _FILLER = r"\s+(?:(?:the|year|dem|den|des|das|jahre?|le|la|l'an|l'année)\s+)*\Z
 _BEFORE = re.compile(rf"\b(?:before|prior to|earlier than|vor|avant){_FILLER}", re.IGNORECASE)
 _SINCE = re.compile(rf"\b(?:after|since|nach|seit|ab|après|depuis|dès){_FILLER}", re.IGNORECASE)
 _EARLIER = re.compile(
-    r"\b(?:before|prior to|vor|avant)\W+(?:\w+\W+){1,3}?(?:amend|chang|revis|updat|reform|änder|novell|modif|révis|réform)"
+    r"\b(?:before|prior to|vor|avant)\s+(?:the|its|this|der|dem|la)\s+(?:\w+\s+)?"
+    r"(?:amendment|revision|reform|änderung|novell|neufassung|révision|réforme|modification)"
     r"|\b(?:previous|former|earlier|vorherig|früher|précédent)\w*\s+(?:version|edition|wording|fassung)",
     re.IGNORECASE,
 )
@@ -100,7 +103,7 @@ def ends_asked(question: str) -> list[datetime | None]:
         >>> [str(end)[:10] for end in ends_asked("Was galt im März 2020, und was vor 2019?")]
         ['2020-04-01', '2019-01-01']
     """
-    ends: list[datetime | None] = []
+    question, ends = question[:_MAX_QUESTION], list[datetime | None]()
     for span in times_in(question):
         end = span.start if _BEFORE.search(span.before) else span.end
         ends.append(_NOW if _SINCE.search(span.before) else datetime.combine(end, time(), UTC))
