@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from langchain_core.documents import Document
@@ -59,11 +61,16 @@ def test_a_name_and_a_fact_that_only_the_model_knows_lead_to_a_passage(
 
 
 def test_each_passage_is_asked_about_once_also_if_the_server_fails(tmp_path: Path) -> None:
-    asked: list[str] = []
+    """Passages of different files are asked about at once; what is paid for when a call fails is not asked again."""
+    asked: Counter[str] = Counter()
+    together = Barrier(2)
 
     def failing(call: ModelCall) -> str:
-        asked.append(call.last)
-        if len(asked) == 3:
+        title = call.last.split('"')[1]
+        asked[title] += 1
+        if title in ("Bapi", "Salt Roads"):
+            together.wait(60)
+        if title == "Roads 2" and asked[title] == 1:
             raise ConnectionError("no route")
         return said(call)
 
@@ -80,7 +87,18 @@ def test_each_passage_is_asked_about_once_also_if_the_server_fails(tmp_path: Pat
         again = kb.index_paths(files, enrich=model)
         plain = kb.index_paths(files)
         best = kb.as_retriever(2).invoke(QUESTION)
-    assert report.enriched.startswith("6 passages enriched: 4 calls, ")
-    assert len(asked) == 7
+    assert report.enriched.startswith("6 passages enriched: ")
+    assert asked == {doc.metadata["title"]: 1 + (doc.metadata["title"] == "Roads 2") for doc in DOCS}
     assert (report.changed, again.unchanged, plain.unchanged) == (6, 6, 6)
     assert best[1].page_content.endswith(PERSON)
+
+
+def test_more_passages_than_are_asked_about_together(tmp_path: Path) -> None:
+    model = ScriptedModel(script=lambda call: f"NAME: Alias{call.last.split('number')[1].split()[0]}")
+    for number in range(70):
+        (tmp_path / f"{number}.md").write_text(f"The entry number {number} is here.\n", "utf-8")
+    with opened("folder", tmp_path / "base") as kb:
+        report = kb.index_paths(tmp_path, enrich=model)
+        found = [kb.as_retriever(1).invoke(f"What is Alias{number}?")[0].page_content for number in (3, 66)]
+    assert report.enriched.startswith("70 passages enriched: 70 calls, ")
+    assert found == ["The entry number 3 is here.", "The entry number 66 is here."]

@@ -416,6 +416,7 @@ class AbstractKnowledgeBase(ABC):
         ):
             ingest = Ingest(writer, self.settings, self._embeddings, progress, worker, enricher)
             take(ingest)
+            ingest.finish()
             embedded = writer.commit(progress)
             cost = enricher.cost() if enricher else ""
         counts = {"passages": len(self), "embedded": embedded, **ingest.counts}

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from ragweave.errors import ModelError, RagweaveError
+from ragweave.errors import ModelError
 from ragweave.state.passages import ENRICHED
 from ragweave.tools.knowledge.chunking import Passage, content_hash
 from ragweave.tools.knowledge.settings import Progress
@@ -58,10 +58,8 @@ class Enricher:
         self._price, self._progress = price_of(own), progress
         self._cache = ReplyCache(replies, run=uuid4().hex)
         endpoint = Endpoint(own)
-        limited = (
-            own if endpoint.profile.get("reasoning_output") else endpoint.with_settings({"max_tokens": _MAX_TOKENS})
-        )
-        self._model = self._cache.attach(limited, self.name)
+        limit = {} if endpoint.profile.get("reasoning_output") else {"max_tokens": _MAX_TOKENS}
+        self._model = self._cache.attach(endpoint.with_settings(limit), self.name)
 
     def __call__(self, passages: Iterable[Passage]) -> Iterator[Passage]:
         """Yield passages with what the model adds; an unreadable reply adds nothing.
@@ -80,8 +78,6 @@ class Enricher:
                     self.passages += 1
                     if self._progress:
                         self._progress("enrich", self.passages, self.passages + len(batch) - len(replies))
-            except RagweaveError:
-                raise
             except Exception as error:  # each client has its own
                 raise ModelError(
                     f"{self.name}: {server_text(error)}; replies are kept: the same command goes on from there"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
@@ -35,6 +36,8 @@ PAGE_SECONDS = 30.0
 PAGE_BYTES = 20_000_000
 """Longest page."""
 _MAX_REDIRECTS = 5
+_TOGETHER = 64
+"""Passages that wait to be enriched."""
 
 
 @dataclass
@@ -46,8 +49,10 @@ class Ingest:
     embeddings: Embeddings | None
     progress: Progress | None
     worker: Worker
-    enrich: Callable[[Iterable[Passage]], Iterable[Passage]] | None = None
+    enrich: Callable[[Iterable[Passage]], Iterator[Passage]] | None = None
     """Adds a model's names and facts to passages."""
+    waiting: list[tuple[Source, list[Passage]]] = field(default_factory=list)
+    """Sources whose passages are to be enriched together, since a call takes seconds, and many files are short."""
     counts: Counter[str] = field(default_factory=Counter)
     """Files by what became of them, as in an `IndexReport`."""
     notices: list[Notice] = field(default_factory=list)
@@ -167,7 +172,7 @@ class Ingest:
                     yield from passages_of(text, self.settings, self.embeddings)
 
         try:
-            count = self.writer.put(source, self.enrich(passages()) if self.enrich else passages())
+            count = self._stage(source, passages())
         except (UnreadableError, MemoryError) as error:
             count = self.writer.put(source, ())
             source.notices[:] = [(str(error) or "it needs more memory than there is", "skipped")]
@@ -176,6 +181,24 @@ class Ingest:
         self._repeat(source)
         if count:
             self.counts["changed" if before else "added"] += 1
+
+    def _stage(self, source: Source, passages: Iterator[Passage]) -> int:
+        """Stage a source with its passages, and return their number; those to be enriched wait for more."""
+        if self.enrich is None:
+            return self.writer.put(source, passages)
+        listed = [*passages]
+        self.waiting.append((source, listed))
+        if sum(len(waiting) for _, waiting in self.waiting) >= _TOGETHER:
+            self.finish()
+        return len(listed)
+
+    def finish(self) -> None:
+        """Enrich and stage what waits."""
+        waiting, self.waiting = self.waiting, []
+        if self.enrich is not None:
+            enriched = self.enrich(chain.from_iterable(passages for _, passages in waiting))
+            for source, passages in waiting:
+                self.writer.put(source, [*islice(enriched, len(passages))])
 
     def _known(self, kind: str) -> dict[str, Source]:
         """Return the known sources by key; those of which more can be read now have no hash, so they are read again."""
