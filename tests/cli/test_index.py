@@ -163,3 +163,17 @@ def test_a_model_enriches_passages_and_the_report_says_what_it_cost(
     (tmp_path / "trip.md").write_text("# Trip\n\nThey met Ada Brenner there.\n", "utf-8")
     done = ragweave("index", ".", "--kb", "kb", "--embedding", "none", "--enrich", "scripted:m", cwd=tmp_path)
     assert "2 passages enriched: 2 calls, " in done.stdout, done.stderr
+
+
+def test_dates_are_counted_and_the_newest_version_is_quoted(ragweave: Run, tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for name, days in (("leave 2021-01-01", "five"), ("leave 2025-03-01", "ten"), ("leave", "some")):
+        (docs / f"{name}.txt").write_text(f"Staff may carry over {days} days of leave.\n", "utf-8")
+    done = ragweave("index", "docs", "--kb", "kb", *BM25, cwd=tmp_path)
+    assert "dates: name 2, none 1\n" in done.stdout
+    question, kb = "Staff may carry over five days of leave?", ("--kb", "kb", "-k", "1")
+    for more, days in (((), "five"), (("--prefer", "newest"), "ten"), (("-m", "concat[prefer=newest]"), "ten")):
+        assert f"— Staff may carry over {days} days" in ragweave("ask", question, *kb, *more, cwd=tmp_path).stdout
+    wrong = ragweave("ask", question, *kb, "--prefer", "oldest", cwd=tmp_path)
+    assert (wrong.returncode, "newest" in wrong.stderr) == (2, True)
