@@ -25,16 +25,14 @@ FASTEMBED = "fastembed:"
 """How the name of a model begins that the package `fastembed` runs."""
 _E5 = re.compile(r"(?:^|[/_-])e5(?:[/_-]|$)", re.IGNORECASE)
 _RETRIEVE = "Represent this sentence for searching relevant passages: "
+_INSTRUCT = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
 _PREFIXES = {
-    _E5: ("query: ", "passage: "),
-    re.compile("bge-.*-en|mxbai-embed|arctic-embed", re.IGNORECASE): (_RETRIEVE, ""),
-    re.compile("bge-.*-zh", re.IGNORECASE): ("为这个句子生成表示以用于检索相关文章：", ""),
-    re.compile("nomic-embed", re.IGNORECASE): ("search_query: ", "search_document: "),
-    re.compile("embeddinggemma", re.IGNORECASE): ("task: search result | query: ", "title: none | text: "),
-    re.compile("qwen3-embedding", re.IGNORECASE): (
-        "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:",
-        "",
-    ),
+    _E5.pattern: ("query: ", "passage: "),
+    "bge-(?:small|base|large)-en|mxbai-embed|arctic-embed": (_RETRIEVE, ""),
+    "bge-(?:small|base|large)-zh": ("为这个句子生成表示以用于检索相关文章：", ""),
+    "nomic-embed": ("search_query: ", "search_document: "),
+    "embeddinggemma": ("task: search result | query: ", "title: none | text: "),
+    "qwen3-embedding": (_INSTRUCT, ""),
 }
 """What the cards of models put before a query and a passage."""
 _TEXTS = 32
@@ -144,7 +142,8 @@ class FastEmbedEmbeddings(Embeddings):
         """Name a model: `fastembed:NAME?threads=2`, with settings of fastembed's `TextEmbedding`."""
         self.model = spec
         name = spec.removeprefix(FASTEMBED).partition("?")[0]
-        self._prefixes = next((both for pattern, both in _PREFIXES.items() if pattern.search(name)), ("", ""))
+        both = (both for pattern, both in _PREFIXES.items() if re.search(pattern, name, re.IGNORECASE))
+        self._prefixes = next(both, ("", ""))
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return a vector for each text; errors as `load_fastembed`."""
