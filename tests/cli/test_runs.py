@@ -163,7 +163,7 @@ def test_reproduce_searches_the_corpora_that_a_paper_publishes(run: Run, tmp_pat
         assert printed in rows["HippoRAG 2"]
         assert "100.0" in rows["ragweave, graph"]
         assert "50.0" in rows["BM25"]
-    assert "needs musique.json or" in str(run("reproduce", "hipporag2", "--data", "runs").exception)
+    assert "runs has none of musique.json, " in str(run("reproduce", "hipporag2", "--data", "runs").exception)
 
 
 def test_reproduce_lists_the_tables(run: Run) -> None:

@@ -301,6 +301,8 @@ def reproduce(
 
     filters = {name: folder for name, _, folder in (text.rpartition("=") for text in filter_ or ())}
     models = options.models_of(model, EVAL_ROLES)
+    if folder and data:
+        raise UsageError("name a data set or --data, not both")
     table = table or (papers.tables(paper)[0].name if folder else "")
     sets = papers.table_of(paper, table).published(folder) if folder else [data] if data else []
     if not sets and not (show_plan and table):

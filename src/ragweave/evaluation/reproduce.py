@@ -106,8 +106,8 @@ class Table:
         """
         specs = [f"{name}:{folder / file}" for name, file in self.files.items() if (folder / file).exists()]
         if not specs:
-            wanted = " or ".join(self.files.values()) or "no files for this table: name a data set NAME:FILE"
-            raise UsageError(f"{folder}: --data needs {wanted}")
+            wanted = ", ".join(self.files.values())
+            raise UsageError(f"{folder} has none of {wanted}" if wanted else "--data is for hipporag2: name NAME:FILE")
         return specs
 
 
