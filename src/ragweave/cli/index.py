@@ -56,7 +56,7 @@ def index(
     id_field: Annotated[str | None, typer.Option(help="Field that holds the id of a CSV or JSONL row.")] = None,
     title_field: Annotated[str | None, typer.Option(help="Field that holds the title of a CSV or JSONL row.")] = None,
     file_dates: Annotated[
-        bool, typer.Option("--file-dates", help="Date what has no other date by the file's last change.")
+        bool, typer.Option("--file-dates", help="Take the file's last change as its date if it has no other.")
     ] = False,
     enrich: Annotated[
         str | None,

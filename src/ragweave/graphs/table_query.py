@@ -244,7 +244,7 @@ def to_answer(state: TableQueryState, runtime: Runtime[TableQueryOptions]) -> Ro
     paper="Koshorek et al. 2025, S-RAG",
     when="Questions about all rows of CSV, Excel and JSON files, or about the documents themselves: how many, which ones, "
     "the sum, the largest. Other questions are answered as by `concat`.",
-    group="other",
+    group="whole collections",
     calls=lambda o: (1, o.max_queries + 1),
     options=TableQueryOptions,
     state=TableQueryState,
