@@ -171,7 +171,7 @@ def test_dates_are_counted_and_the_newest_version_is_quoted(ragweave: Run, tmp_p
     for name, days in (("leave 2021-01-01", "five"), ("leave 2025-03-01", "ten"), ("leave", "some")):
         (docs / f"{name}.txt").write_text(f"Staff may carry over {days} days of leave.\n", "utf-8")
     done = ragweave("index", "docs", "--kb", "kb", *BM25, cwd=tmp_path)
-    assert "dates: name 2, none 1\n" in done.stdout
+    assert "dates: 2 from name, 1 without one\n" in done.stdout
     question, kb = "Staff may carry over five days of leave?", ("--kb", "kb", "-k", "1")
     for more, days in (((), "five"), (("--prefer", "newest"), "ten"), (("-m", "concat[prefer=newest]"), "ten")):
         assert f"— Staff may carry over {days} days" in ragweave("ask", question, *kb, *more, cwd=tmp_path).stdout

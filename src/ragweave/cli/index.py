@@ -195,7 +195,8 @@ def _show(base: KnowledgeBase | ServedKnowledgeBase, report: IndexReport) -> Non
     kind = f"vectors by {base.settings.embedding}" if base.settings.embedding else "no vectors"
     typer.echo(f"{base.path}: {report} ({kind})")
     if any(report.dates):
-        counts = [f"{origin or 'none'} {count}" for origin, count in sorted(report.dates.items(), reverse=True)]
+        dates = sorted(report.dates.items(), reverse=True)
+        counts = [f"{count} from {origin}" if origin else f"{count} without one" for origin, count in dates]
         typer.echo(f"dates: {', '.join(counts)}")
 
 

@@ -57,7 +57,7 @@ def arranged(retriever: PassageRetriever, k: int, rerank: Reranker | None, prefe
         UsageError: There is no such preference or reranker.
     """
     if prefer not in (None, "", "newest"):
-        raise UsageError(f"the newest passages can be preferred (newest), not {prefer!r}")
+        raise UsageError(f"prefer must be newest, not {prefer!r}")
     if rerank is not None:
         retriever = RerankRetriever.over(retriever, rerank, k=k)
     words = known_of(retriever, "words")
