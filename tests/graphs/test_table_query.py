@@ -92,8 +92,9 @@ class TestTableQueryWithoutTables(MethodTests):
 
 
 def test_of_many_tables_those_that_share_words_with_the_question_are_shown() -> None:
+    cells = {f"column {number}": "x" * 40 for number in range(40)}
     rows = [
-        [Document("row", id=name, metadata={"source": f"/docs/{name}.csv", "table": 1, "name": "x"})]
+        [Document("row", id=name, metadata={"source": f"/docs/{name}.csv", "table": 1, **cells})]
         for name in ("cats", "dogs", "fish", "frogs", "birds")
     ]
     record = Record()

@@ -54,6 +54,18 @@ def test_a_column_of_texts_and_numbers_has_its_numbers_in_a_second_one() -> None
     tables = tables_of({"size": "10 m"}, {"size": "long"}, {"size": "9 m"})
     result = tables.run("SELECT max(size_number) FROM sales")
     assert (result.rows, result.unread) == ([(10,)], ["1 values of size_number"])
+    for sql in (
+        "SELECT max(size) FROM sales",
+        "SELECT size FROM sales ORDER BY size",
+        "SELECT 1 FROM sales WHERE sales.size > 9",
+    ):
+        with pytest.raises(QueryError, match="size is TEXT: use size_number"):
+            tables.run(sql)
+    assert tables.run("SELECT count(*) FROM sales WHERE size = 'Long'").rows == [(1,)]
+    with pytest.raises(QueryError, match="weight is TEXT, which can't be added up"):
+        tables_of(*({"weight": weight} for weight in ("1 kg", "500 g", "3 lb", "2 oz"))).run(
+            "SELECT sum(weight) FROM sales"
+        )
 
 
 def test_files_of_twelve_months_are_one_table_and_others_are_not() -> None:

@@ -20,7 +20,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import date, datetime
+from datetime import date
 from math import isfinite
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -28,8 +28,10 @@ from typing import Any, NamedTuple
 from langchain_core.documents import Document
 
 from ragweave.state.passages import encodable
+from ragweave.tools.files import ClosingConnection
 from ragweave.tools.knowledge.chunking import TABLE
 from ragweave.tools.knowledge.loaders.text import RESERVED
+from ragweave.tools.text.numbers import iso_date
 from ragweave.tools.text.untrusted import one_line
 
 DOCUMENTS = "documents"
@@ -38,12 +40,8 @@ MAX_ROWS, MAX_CHARACTERS = 200, 20_000
 """Rows and characters of a result that are returned."""
 _MAX_STEPS, _MAX_SECONDS = 20_000_000, 5.0
 """Steps of SQLite's machine, and seconds, that a query may take."""
-_STEPS = 10_000
-"""Steps between two counts of them."""
-_MAX_COLUMNS = 200
-"""Columns of a table: those that most rows have."""
-_DESCRIBED = 40
-"""Columns of a table that are described with their values."""
+_MAX_COLUMNS, _DESCRIBED = 200, 40
+"""Columns of a table, those that most rows have; and columns that are described with their values."""
 _FITS, _FITS_IN_PART = 0.9, 0.3
 """Share of a column's values that must be of its type, and of those that get a second column."""
 _SAMPLE = 300
@@ -119,9 +117,7 @@ _AMOUNT = re.compile(
     r"|[kM]?[bB]it|ft|in|lbs?|oz|min|hrs?|h|d|x))?"
 )
 """A sign, a currency, a number, and a unit: a word after a space, or a known one. `1xx` and `Wine 9` are names."""
-_CLOCK = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(:\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?)?")
-_SLASHED = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})")
-_SPELT = ("%d %B %Y", "%d %b %Y", "%B %d, %Y", "%b %d, %Y", "%d. %B %Y", "%d-%b-%Y")
+_SLASHED = re.compile(r"(\d{1,2})([/-])(\d{1,2})\2(\d{4})")
 
 
 def _amount(text: str, *, comma: bool) -> tuple[float | int, str] | None:
@@ -156,28 +152,19 @@ def _amounts(texts: Sequence[str]) -> tuple[dict[str, float | int], str]:
     return {text: value for text, (value, own) in amounts.items() if own in (unit, "")}, unit
 
 
-def _date(text: str, *, day_first: bool | None) -> str | None:
-    """Return the date of a cell as 2024-03-31, with a time as 2024-03-31 12:00:00; None if it is not a date."""
-    with suppress(ValueError):  # 2024-02-31
-        if clock := _CLOCK.fullmatch(text):
-            day = date.fromisoformat(clock[1]).isoformat()
-            return f"{day} {clock[2]}{clock[3] or ':00'}" if clock[2] else day
-        if slashed := _SLASHED.fullmatch(text):
-            is_first = True if slashed[2] == "." else day_first
-            month, day = (slashed[3], slashed[1]) if is_first else (slashed[1], slashed[3])
-            return None if is_first is None else date(int(slashed[4]), int(month), int(day)).isoformat()
-    for form in _SPELT if re.search(r"(?=.*[A-Za-z]{3}).*\d{4}", text[:30]) else ():
-        with suppress(ValueError):
-            return datetime.strptime(text, form).date().isoformat()
-    return None
-
-
 def _dates(texts: Sequence[str]) -> tuple[dict[str, str], str]:
-    """Return the dates of the texts that are dates, those with slashes if some tell where the month stands, and no unit."""
-    slashed = [parts for text in texts if (parts := _SLASHED.fullmatch(text))]
-    first, second = any(int(parts[1]) > 12 for parts in slashed), any(int(parts[3]) > 12 for parts in slashed)
-    day_first = None if first == second else first
-    return {text: day for text in {*texts} if (day := _date(text, day_first=day_first))}, ""
+    """Return the dates of the texts that are dates, as 2024-03-31 or 2024-03-31 12:00:00, and no unit.
+
+    Those with slashes are dates if some tell where the month stands.
+    """
+    slashed = {text: parts for text in {*texts} if (parts := _SLASHED.fullmatch(text))}
+    day_first, month_first = (any(int(parts[at]) > 12 for parts in slashed.values()) for at in (1, 3))
+    days = {text: iso_date(text) for text in {*texts} - {*slashed}}
+    for text, parts in slashed.items() if day_first != month_first else ():
+        year, month, day = (int(parts[at]) for at in ((4, 3, 1) if day_first else (4, 1, 3)))
+        with suppress(ValueError):  # 31/02/2024
+            days[text] = date(year, month, day).isoformat()
+    return {text: day[:19].replace("T", " ") for text, day in days.items() if len(day) >= 10}, ""
 
 
 def typed(values: Sequence[Any], share: float = _FITS) -> tuple[str, str, int, list[Any]]:
@@ -281,7 +268,10 @@ class Tables:
         """Build the tables of documents, given as their passages; the first one stands for all."""
         # Both are in memory, or in files without a name where they grow.
         self._db, self._passages = (
-            sqlite3.connect("", isolation_level=None, check_same_thread=False) for _ in ("tables", "passages")
+            sqlite3.connect(
+                "", isolation_level=None, check_same_thread=False, factory=ClosingConnection, cached_statements=0
+            )
+            for _ in range(2)
         )
         self._lock = threading.Lock()
         metadata: list[tuple[int, Mapping[str, Any]]] = []
@@ -298,6 +288,7 @@ class Tables:
         for limit, most in _LIMITS.items():
             self._db.setlimit(limit, most)
         self._db.set_authorizer(self._allows)
+        self._db.set_progress_handler(lambda: True, _MAX_STEPS)
 
     def _filled(self, name: str, rows: _Rows) -> Table:
         name = self._identifier(name, [table.name for table in self.tables])
@@ -348,6 +339,7 @@ class Tables:
         Raises:
             QueryError: It is not one SELECT over these tables, has an error, takes too long, or returns too long a value.
         """
+        self._check_numbers(sql)
         rows, size = list[tuple[Any, ...]](), 0
         with self._lock:
             with self._query(sql) as cursor:
@@ -368,15 +360,8 @@ class Tables:
     @contextmanager
     def _query(self, sql: str) -> Any:
         """Yield the cursor of a query, within the limits."""
-        left = [_MAX_STEPS // _STEPS]
-
-        def is_over() -> bool:
-            left[0] -= 1
-            return left[0] < 0
-
         watch = threading.Timer(_MAX_SECONDS, self._db.interrupt)
         watch.start()
-        self._db.set_progress_handler(is_over, _STEPS)
         try:
             if not _SELECT.match(sql):
                 raise QueryError("Write one SELECT.")
@@ -386,7 +371,19 @@ class Tables:
             raise QueryError(too_long if str(error) == "interrupted" else str(error)) from error
         finally:
             watch.cancel()
-            self._db.set_progress_handler(None, 0)
+
+    def _check_numbers(self, sql: str) -> None:
+        """Refuse to add up texts, of which SQLite takes the digits that they begin with, and to compare them as numbers."""
+        kinds: dict[str, set[str]] = {}
+        for table in self.tables:
+            for column in table.columns if re.search(rf"\b{table.name}\b", sql, re.I) else ():
+                kinds.setdefault(column.name, set()).add(column.kind)
+        for name in (name for name, own in kinds.items() if own == {"TEXT"}):
+            others = [other for other in (f"{name}_number", f"{name}_date") if other in kinds]
+            own = rf'(?:\w+\.)?"?{name}\b"?'
+            compared = rf"|\b(?:min|max)\s*\(\s*{own}\s*\)|\bORDER\s+BY\s+{own}|(?<!\w){own}\s*(?:[<>]|BETWEEN\b)"
+            if re.search(rf"\b(?:sum|avg|total)\s*\(\s*{own}\s*\){compared if others else ''}", sql, re.I):
+                raise QueryError(f"{name} is TEXT" + (f": use {others[0]}" if others else ", which can't be added up"))
 
     def _origin(self, sql: str) -> tuple[str, list[int]]:
         """Return the first table of a plain SELECT, and the numbers of the rows that its result was computed from.
@@ -416,22 +413,19 @@ class Tables:
         """Return, for each text that a query compares a column with and no row has, the values nearest to it."""
         hints = []
         for name, text in re.findall(r"(\w+)\"?\s*(?:==?|LIKE)\s*'((?:[^']|'')*)'", sql, re.I):
+            wanted = text.strip("%").replace("''", "'").lower()
             for table in self.tables:
-                known = any(column.name == name.lower() and column.kind == "TEXT" for column in table.columns)
-                if known and re.search(rf"\b{table.name}\b", sql, re.I):
-                    values = self._values(table.name, name)
-                    wanted = text.strip("%").replace("''", "'").lower()
-                    if not any(wanted in value.lower() for value in values):
-                        near = difflib.get_close_matches(wanted, [value.lower() for value in values], 5, 0.4)
-                        nearest = [value for value in values if value.lower() in near] or values[:8]
-                        shown = ", ".join(one_line(value)[:_SHOWN] for value in nearest)
-                        hints.append(f"No {name} is '{wanted}'; there are: {shown}.")
+                is_text = any(column.name == name.lower() and column.kind == "TEXT" for column in table.columns)
+                if not is_text or not re.search(rf"\b{table.name}\b", sql, re.I):
+                    continue
+                query = f'SELECT DISTINCT "{name}" FROM "{table.name}" WHERE "{name}" IS NOT NULL LIMIT 1000'  # noqa: S608
+                with self._lock, self._query(query) as cursor:
+                    values = {value.lower(): value for (value,) in cursor}
+                if not any(wanted in value for value in values):
+                    near = difflib.get_close_matches(wanted, values, 5, 0.4) or [*values][:8]
+                    shown = ", ".join(one_line(values[value])[:_SHOWN] for value in near)
+                    hints.append(f"No {name} is '{wanted}'; there are: {shown}.")
         return " ".join(hints)
-
-    def _values(self, table: str, column: str) -> list[str]:
-        query = f'SELECT DISTINCT "{column}" FROM "{table}" WHERE "{column}" IS NOT NULL LIMIT 1000'  # noqa: S608
-        with self._lock, self._query(query) as cursor:
-            return [value for (value,) in cursor]
 
     def passages(self, numbers: Sequence[int]) -> list[Document]:
         """Return the passages of rows, in the given order."""
