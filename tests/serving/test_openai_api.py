@@ -413,13 +413,15 @@ async def test_pages_of_named_origins_may_call() -> None:
     assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, "https://chat.example")
 
 
-async def test_the_metrics_count_requests_and_tokens() -> None:
-    app = web()
-    await app.post("/v1/chat/completions", json={"model": "concat", "messages": QUESTION})
-    text = (await app.get("/metrics")).text
-    assert 'ragweave_requests_total{model="concat",status="200"} 1.0' in text
+async def test_the_metrics_count_the_requests_and_tokens_of_all_keys() -> None:
+    for _ in range(2):  # each key has an app of its own, in one process
+        transport = httpx.ASGITransport(create_app({"metered": chat()}, AccessLimits()))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as app:
+            await app.post("/v1/chat/completions", json={"model": "metered", "messages": QUESTION})
+            text = (await app.get("/metrics")).text
+    assert 'ragweave_requests_total{model="metered",status="200"} 2.0' in text
     assert "ragweave_in_flight 0.0" in text
-    assert 'ragweave_tokens_total{kind="input",model="concat"}' in text
+    assert 'ragweave_tokens_total{kind="input",model="metered"}' in text
 
 
 async def test_a_line_separator_in_an_answer_does_not_break_the_stream() -> None:

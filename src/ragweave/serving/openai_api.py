@@ -126,8 +126,23 @@ class Answer(NamedTuple):
         }
 
 
+_REQUESTS = Counter("ragweave_requests", "Answers.", ("model", "status"))
+_SECONDS = Histogram("ragweave_request_seconds", "Seconds of an answer.", ("model",))
+_TOKENS = Counter("ragweave_tokens", "Tokens of model calls.", ("model", "kind"))
+_IN_FLIGHT = Gauge("ragweave_in_flight", "Requests being answered.", multiprocess_mode="livesum")
+
+
+def _metrics() -> bytes:
+    """Return the metrics of this process, of all its keys; of all processes if they share a folder."""
+    if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+        return generate_latest()
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return generate_latest(registry)
+
+
 class Endpoint:
-    """The conversations that are served, their threads and their metrics."""
+    """The conversations that are served, and their threads."""
 
     def __init__(
         self, chats: Mapping[str, MethodGraph], plain: ChatModel | None, evidence: Any, threads: BaseStore | None
@@ -136,21 +151,6 @@ class Endpoint:
         self._chats, self._plain, self._evidence, self.threads = chats, plain, evidence, threads
         self.names = [*chats, *([PLAIN] if plain is not None else [])]
         self.started = int(time.time())
-        self._registry = registry = CollectorRegistry()
-        self._requests = Counter("ragweave_requests", "Answers.", ("model", "status"), registry=registry)
-        self._seconds = Histogram("ragweave_request_seconds", "Seconds of an answer.", ("model",), registry=registry)
-        self._tokens = Counter("ragweave_tokens", "Tokens of model calls.", ("model", "kind"), registry=registry)
-        self._in_flight = Gauge(
-            "ragweave_in_flight", "Requests being answered.", registry=registry, multiprocess_mode="livesum"
-        )
-
-    def metrics(self) -> bytes:
-        """Return the metrics in Prometheus' form; of all processes if they share `PROMETHEUS_MULTIPROC_DIR`."""
-        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
-            return generate_latest(self._registry)
-        registry = CollectorRegistry()
-        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        return generate_latest(registry)
 
     async def read(self, request: Request, kind: type[_AnyRequest]) -> _AnyRequest:
         """Read a request.
@@ -187,8 +187,8 @@ class Endpoint:
                     await asyncio.to_thread(keep, answer)
             except Exception as error:
                 raise api_error(error) from error
-        self._tokens.labels(model, "input").inc(answer.input_tokens)
-        self._tokens.labels(model, "output").inc(answer.output_tokens)
+        _TOKENS.labels(model, "input").inc(answer.input_tokens)
+        _TOKENS.labels(model, "output").inc(answer.output_tokens)
         return answer
 
     async def _run(self, model: str, messages: Sequence[BaseMessage]) -> Answer:
@@ -243,7 +243,7 @@ class Endpoint:
     @asynccontextmanager
     async def _counted(self, model: str) -> AsyncIterator[None]:
         started, status = time.perf_counter(), "500"
-        self._in_flight.inc()
+        _IN_FLIGHT.inc()
         try:
             yield
             status = "200"
@@ -254,9 +254,9 @@ class Endpoint:
             status = "499"
             raise
         finally:
-            self._in_flight.dec()
-            self._requests.labels(model, status).inc()
-            self._seconds.labels(model).observe(time.perf_counter() - started)
+            _IN_FLIGHT.dec()
+            _REQUESTS.labels(model, status).inc()
+            _SECONDS.labels(model).observe(time.perf_counter() - started)
 
 
 _STATE = ["answer", "status", "passages", "citations", "candidates", "usage", "notes"]
@@ -307,7 +307,7 @@ def create_app(
 
     @app.get("/metrics")
     async def metrics() -> Response:
-        return Response(endpoint.metrics(), media_type="text/plain; version=0.0.4")
+        return Response(_metrics(), media_type="text/plain; version=0.0.4")
 
     _add_completions(app, endpoint, permitted)
     if evidence:
