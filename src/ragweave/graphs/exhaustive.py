@@ -20,7 +20,7 @@ import operator
 import re
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Literal, NamedTuple
 
 from langchain_core.documents import Document
@@ -223,9 +223,9 @@ def amount_of(text: str) -> tuple[float, str] | None:
         ((1030.5, 'euro'), (2500000.0, 'km'), None)
     """
     plain = comparable(text).casefold()
-    if date := _DATE.search(plain):
+    if day := _DATE.search(plain):
         with suppress(ValueError):
-            return float(datetime.strptime(f"{date[1] or 1} {date[2]} {date[3]}", "%d %B %Y").toordinal()), "date"
+            return float(datetime.strptime(f"{day[1] or 1} {day[2]} {day[3]}", "%d %B %Y").toordinal()), "date"
     if number := _NUMBER.search(plain):
         currency = next((word for word in plain.split() if word in CURRENCIES), None)
         return float(number[1]) * _SCALES.get(number[2], 1), currency or (number[3] or "").rstrip("s")
@@ -233,11 +233,26 @@ def amount_of(text: str) -> tuple[float, str] | None:
 
 
 def passes(value: str, keep: str) -> bool | None:
-    """Return whether a value passes a comparison such as `> 24`; None if it has no amount to be compared."""
+    """Return whether a value passes a comparison such as `> 24`; None if it has no amount to be compared in that unit.
+
+    Examples:
+        >>> passes("30 months", "> 24"), passes("3 years", "> 24 months"), passes("May 3, 2019", "> 2020")
+        (True, None, False)
+    """
     comparison, limit, own = _COMPARISON.fullmatch(keep), amount_of(keep), amount_of(value)
     if comparison is None or limit is None:
         return True
-    return None if own is None else bool(_SIGNS[comparison[1]](own[0], limit[0]))
+    if own is None:
+        return None
+    if (own[1] == "date") != (limit[1] == "date"):
+        own, limit = _year(own), _year(limit)
+    if not (own[1].startswith(limit[1]) or limit[1].startswith(own[1])):
+        return None
+    return bool(_SIGNS[comparison[1]](own[0], limit[0]))
+
+
+def _year(amount: tuple[float, str]) -> tuple[float, str]:
+    return (date.fromordinal(int(amount[0])).year, "") if amount[1] == "date" else amount
 
 
 class Part(NamedTuple):
@@ -255,6 +270,8 @@ def aggregate(operation: str, values: Sequence[tuple[int, str]]) -> list[Part]:
     Examples:
         >>> [part.text for part in aggregate("sum", [(0, "12 EUR"), (1, "EUR 1,030.50"), (2, "3 USD")])]
         ['1042.5 euro', '3 dollar']
+        >>> [part.text for part in aggregate("sum", [(0, "5 minutes"), (1, "3 m"), (2, "2 metres")])]
+        ['5 minute', '2 metre', '3 m']
         >>> [part.text for part in aggregate("group", [(0, "Verra"), (1, "Alden"), (2, "alden")])]
         ['Alden: 2', 'Verra: 1']
     """
@@ -273,8 +290,8 @@ def aggregate(operation: str, values: Sequence[tuple[int, str]]) -> list[Part]:
     amounts = [(amount, place, value) for place, value in values if (amount := amount_of(value))]
     units: dict[str, list[tuple[float, int, str]]] = {}
     for (number, unit), place, value in sorted(amounts, key=lambda noted: -len(noted[0][1])):
-        longer = [other for other in units if other.startswith(unit) and (unit or len(units) == 1)]  # "m" is "metre"
-        units.setdefault(longer[0] if longer else unit, []).append((number, place, value))
+        longer = [other for other in units if other.startswith(unit)]  # "m" is "metre", unless there is "minute"
+        units.setdefault(longer[0] if len(longer) == 1 else unit, []).append((number, place, value))
     return [_of_unit(operation, unit, sorted(amounts)) for unit, amounts in units.items()]
 
 

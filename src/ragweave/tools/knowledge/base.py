@@ -749,4 +749,5 @@ def _loaded_of(document: Document) -> Loaded:
     if "heading_path" in place:
         place["heading_path"] = [*map(str, listed(place["heading_path"] or ()))]
     title = str(document.metadata.get("title") or "")
-    return dated(Loaded(document.page_content, title, document.id, own_fields(meta) | place), title=day_in(title))
+    text = document.page_content.lstrip()  # so that its first passage begins at 0, by which `documents` knows it
+    return dated(Loaded(text, title, document.id, own_fields(meta) | place), title=day_in(title))

@@ -25,6 +25,8 @@ _MAX_QUESTION = 2_000
 """Characters of a question in which times are looked for."""
 _DEPTH = 4
 """Passages that are searched for versions, for each that is wanted."""
+_MAX_MORE = 100
+"""Maximum passages that are searched besides those wanted: each is compared with each."""
 _SAME_NAME, _ANY_NAME = 0.3, 0.6
 """Least share of their words that versions have in common, if their names are the same, and if not."""
 _DRAFTS = frozenset(terms("v version rev revision revised draft final amendment amended addendum update re fwd aw"))
@@ -47,7 +49,7 @@ class NewestRetriever(PassageRetriever):
     base: BaseRetriever
 
     def _find(self, query: str, k: int) -> list[Document]:
-        return prefer_newest(find_with(self.base, query, _DEPTH * k), query, k)
+        return prefer_newest(find_with(self.base, query, k + min((_DEPTH - 1) * k, _MAX_MORE)), query, k)
 
 
 def arranged(retriever: PassageRetriever, k: int, rerank: Reranker | None, prefer: str | None) -> PassageRetriever:
@@ -126,7 +128,8 @@ def _versions(passages: Sequence[Document], times: Sequence[datetime]) -> list[d
     versions: list[dict[int, float]] = [{} for _ in passages]
     for at, other in combinations(range(len(passages)), 2):
         if times[at] != times[other] and _UNDATED not in (times[at], times[other]):
-            shared = len(texts[at] & texts[other]) / max(len(texts[at] | texts[other]), 1)
+            common = len(texts[at] & texts[other])
+            shared = common / max(len(texts[at]) + len(texts[other]) - common, 1)
             if shared >= (_SAME_NAME if names[at] == names[other] != set() else _ANY_NAME):
                 versions[at][other] = versions[other][at] = shared
     return versions

@@ -77,6 +77,9 @@ def test_a_quote_is_marked_by_the_box_of_its_item_and_in_the_pdf_itself_where_th
     assert left > 150 and right < 300 and evidence.picture(0)[:4] == b"\x89PNG"
     (tmp_path / "lease.pdf").write_bytes(original + b" ")  # another file: it is not shown
     assert cited(kb, "It is due in May.").picture(0) is None
+    (tmp_path / "lease.json").write_text(changed(origin="lease.pdf"))  # not as Docling writes it
+    kb.index_paths([tmp_path / "lease.json"])
+    assert cited(kb, "It is due in May.").picture(0) is None
 
 
 def changed(**changes):

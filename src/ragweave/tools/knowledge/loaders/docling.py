@@ -163,7 +163,7 @@ def _table(sizes: Sizes, rows: Sequence[Sequence[Any]], place: _Place | None) ->
 def original_of(data: bytes, folder: Path) -> tuple[bytes, Sizes]:
     """Return the PDF that Docling read, if it lies in this folder, else b""; and the sizes of its pages."""
     document = json.loads(data)
-    origin = document.get("origin") or {}
+    origin = document["origin"] if isinstance(document.get("origin"), dict) else {}
     path = folder / Path(str(origin.get("filename", ""))).name
     original = path.read_bytes() if path.suffix.lower() == ".pdf" and path.is_file() else b""
     if int(hashlib.sha256(original).hexdigest(), 16) & _HASH != origin.get("binary_hash"):
