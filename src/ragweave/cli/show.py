@@ -28,7 +28,7 @@ _MESSAGES = {
     "reply_limit_reached": "A reply was cut at its limit (-o reply_tokens).",
     "reply_broken_off": "A model's provider broke off a reply; the model was asked again.",
     "ending_unknown": "The server does not say how its replies end: one may be cut.",
-    "prompt_echoed": "The model gave the prompt back; only what follows it was read.",
+    "prompt_echoed": "The model repeated the prompt; only what follows it was read.",
     "tool_not_offered": "The model called a tool that it was not offered.",
     "answer_long": "The answer is long for a question that asks for a short one.",
     "reply_unreadable": "A reply could not be read; the method took its fallback.",
@@ -88,10 +88,11 @@ def show_answer(screen: Console, result: Mapping[str, Any], watch: Watch, lead: 
 
 
 def _remarks(result: Mapping[str, Any], watch: Watch) -> Iterator[str]:
-    if not result["passages"] and result["usage"]["retrievals"] and result["status"] == "unknown":
-        yield "No passage answers the question."
+    if not result["passages"] and result["status"] == "answered":
+        yield "Answered without your documents."
     elif not result["passages"]:
-        yield f"{'Answered' if result['status'] == 'answered' else 'Unknown'} without your documents."
+        searched = result["usage"]["retrievals"]
+        yield "No passage answers the question." if searched else "Your documents were not searched."
     events = dict.fromkeys(note["event"] for note in watch.notes)
     yield from (_MESSAGES[event] for event in events if event in _MESSAGES)
     if result["truncated"]:

@@ -40,7 +40,7 @@ class UncertaintyGateOptions(GateOptions, DecisionOptions):
     state=GateState,
 )
 def uncertainty_gate(graph: Graph, components: Components) -> None:
-    """Retrieves where the model is uncertain of a short draft."""
+    """Retrieve where the model is uncertain of a short draft."""
     graph.add_node("gate", gate_node(components, lambda options: options.gated_by))
     graph.add_node("decide", decide_node("threshold"))
     graph.add_conditional_edges(
