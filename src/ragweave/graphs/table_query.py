@@ -102,7 +102,7 @@ _EXAMPLES = (
     ({"tables": "", "question": "Who designed the bridge at Alden?"}, "NONE"),
 )  # fmt: skip
 _ASK = "{tables}Question: {question}"
-_AGAIN = "\n\nThis query failed:\n{sql}\n{error}\nWrite a right one."
+_AGAIN = "\n\nThis query failed:\n{sql}\n{error}\nWrite a correct one."
 _WORD = (
     "{passages}\n\nQuestion: {question}\nThe first passage is the result of a query over all rows; the others are some of "
     "those rows. Answer the question from the result." + HOW

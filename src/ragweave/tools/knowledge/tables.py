@@ -80,6 +80,9 @@ class Column(NamedTuple):
     unread: int
     """Values that are not of its type."""
     description: str
+    """Its line of the table's description."""
+    amounts: str = ""
+    """For texts of which some are numbers or dates: the column that has these."""
 
 
 class Table(NamedTuple):
@@ -300,11 +303,12 @@ class Tables:
             values.append(stored)
 
         for label in _labels(rows):
-            cells = [row.get(label) for _, row in rows]
+            cells, place = [row.get(label) for _, row in rows], len(columns)
             whole, part = typed(cells), typed(cells, _FITS_IN_PART)
             add(label, label, *whole)
             if whole[0] == "TEXT" != part[0]:
                 add(label, f"{label}_{'date' if part[0] == 'DATE' else 'number'}", *part)
+                columns[place] = columns[place]._replace(amounts=columns[-1].name)
         declared = (f'"{c.name}" {c.kind}{" COLLATE NOCASE" * (c.kind == "TEXT")}' for c in columns)
         self._db.execute(f'CREATE TABLE "{name}" ({", ".join(declared)})')
         names, marks = ", ".join(f'"{column.name}"' for column in columns), ", ?" * len(columns)
@@ -374,16 +378,15 @@ class Tables:
 
     def _check_numbers(self, sql: str) -> None:
         """Refuse to add up texts, of which SQLite takes the digits that they begin with, and to compare them as numbers."""
-        kinds: dict[str, set[str]] = {}
-        for table in self.tables:
-            for column in table.columns if re.search(rf"\b{table.name}\b", sql, re.I) else ():
-                kinds.setdefault(column.name, set()).add(column.kind)
-        for name in (name for name, own in kinds.items() if own == {"TEXT"}):
-            others = [other for other in (f"{name}_number", f"{name}_date") if other in kinds]
+        named = [table for table in self.tables if re.search(rf"\b{table.name}\b", sql, re.I)]
+        columns = {column.name: column for table in named for column in table.columns}
+        columns |= {column.name: column for table in named for column in table.columns if column.kind != "TEXT"}
+        for name, column in columns.items():
             own = rf'(?:\w+\.)?"?{name}\b"?'
             compared = rf"|\b(?:min|max)\s*\(\s*{own}\s*\)|\bORDER\s+BY\s+{own}|(?<!\w){own}\s*(?:[<>]|BETWEEN\b)"
-            if re.search(rf"\b(?:sum|avg|total)\s*\(\s*{own}\s*\){compared if others else ''}", sql, re.I):
-                raise QueryError(f"{name} is TEXT" + (f": use {others[0]}" if others else ", which can't be added up"))
+            use = rf"\b(?:sum|avg|total)\s*\(\s*{own}\s*\){compared if column.amounts else ''}"
+            if column.kind == "TEXT" and re.search(use, sql, re.I):
+                raise QueryError(f"{name} is TEXT{f': use {column.amounts}' if column.amounts else ''}")
 
     def _origin(self, sql: str) -> tuple[str, list[int]]:
         """Return the first table of a plain SELECT, and the numbers of the rows that its result was computed from.
@@ -438,16 +441,16 @@ class Tables:
         """Write the rows that a query's result was computed from to a CSV file, as their files have them.
 
         Returns:
-            How many rows were written.
+            How many rows were written; without a file 0, if there are none or the query's form does not tell them.
 
         Raises:
-            QueryError: The query cannot be run, or its form does not tell its rows.
+            QueryError: The query cannot be run.
         """
         docs = self.passages(self.run(sql).numbers)
-        if not docs:
-            raise QueryError("no rows")
         rows = [{**_cells(doc.metadata), "source": doc.metadata["source"]} for doc in docs]
-        with path.open("w", newline="", encoding="utf-8") as file:
+        if not rows:
+            return 0
+        with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
             writer = csv.DictWriter(file, [*dict.fromkeys(name for row in rows for name in row)])
             writer.writeheader()
             writer.writerows(rows)
@@ -488,7 +491,7 @@ def _column(label: str, name: str, kind: str, unit: str, unread: int, values: Se
         example = f"one of: {', '.join(texts)}" if listed else f"such as {', '.join(texts[:3])}"
     else:
         example = f"{min(known)} to {max(known)}" if known else "no values"
-    others = f", {unread} values are none" if unread else ""
+    others = f", {unread} values are not of this type" if unread else ""
     label = f" {one_line(label)[:_SHOWN]!r}" if name != label else ""
     unit = f" in {one_line(unit)}" if unit else ""
     return Column(name, kind, unread, f"  {name} {kind}, --{label}{unit} {example}{others}")
