@@ -14,6 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from tests.quotes import check_citations
 
 from ragweave import KnowledgeBase, build_graph
+from ragweave.graphs.watch import Watch
 from ragweave.testing import MethodTests, ModelCall, ScriptedModel
 from ragweave.tools.replies import ReplyCache, asking
 
@@ -132,3 +133,10 @@ def test_concat_pf_and_adaptive_send_questions_about_everything_there(kb: Knowle
     assert nodes(STONE.text, collection="auto").count("read_document") == 60
     assert nodes(STONE.text, "adaptive", collection="auto").count("read_document") == 60
     assert nodes(STONE.text) == nodes(POINT[0], collection="auto") == ["concat"]
+
+
+async def test_progress_says_how_many_documents_have_been_read(kb: KnowledgeBase) -> None:
+    graph = build_graph("exhaustive", model=ScriptedModel(script=exact(STONE)), retriever=kb.as_retriever())
+    lines: list[str] = []
+    await Watch().follow(graph, {"question": STONE.text}, lines.append)
+    assert {"read_document 0 of 60 …", "read_document 59 of 60 …"} <= {*lines}

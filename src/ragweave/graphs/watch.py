@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -147,13 +148,20 @@ class Watch(BaseCallbackHandler):
             if mode == "tasks":
                 self._task(space, event)
                 if progress:
-                    names = dict.fromkeys(self._steps[task].node for task in self._running)
-                    progress(f"{', '.join(names)} …")
+                    progress(f"{', '.join(self._under_way())} …")
             elif mode == "messages" and self._write:
                 self._token(self._write, *event)
             elif not space:
                 self.output = {key: event[key] for key in graph.output_channels if key in event}
         return self.output
+
+    def _under_way(self) -> list[str]:
+        """Return the nodes that are running; of one that runs for each of many, how many have ended: `read 3 of 60`."""
+        running = Counter((self._steps[task].node, self._steps[task].superstep) for task in self._running)
+        begun = Counter((step.node, step.superstep) for step in self._steps.values())
+        return [
+            f"{at[0]} {begun[at] - count} of {begun[at]}" if begun[at] > 1 else at[0] for at, count in running.items()
+        ]
 
     def taken(self, edges: Sequence[Edge]) -> Taken:
         """Return the path taken: the nodes, and the edges between nodes of consecutive supersteps."""
