@@ -7,7 +7,7 @@ The collection is made here: 60 short texts in three folders (36 inspection repo
 facts are known, after the manner of AGGBench (Zhu et al. 2026). Part of what is asked stands in other words, and each
 text has facts that are not asked for. `router` says how many questions are taken for questions about a whole collection
 (`concat_pf`'s `collection="auto"`): of NQ and HotpotQA in ../shared/data, each over the passages of its files, at most 1 %
-may be; of those below, and of questions about one of the 60 texts. A MODEL, such as `llamacpp:model.gguf`, answers the
+may be; of those below, of those of `collection.py` over its tables, and of questions about one text. A MODEL, such as `llamacpp:model.gguf`, answers the
 questions, each over N of the texts, half of them of the kind that it is about: how many forms have the right operation,
 how many texts are read right (whether they count, and the amount or name), and how many answers are right.
 """
@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 from langchain_core.documents import Document
 
 from ragweave import KnowledgeBase, build_graph, chat_model
-from ragweave.nodes.route import asks_about_all
+from ragweave.nodes.route import asks_about_all, fits_tables
 from ragweave.testing import ModelCall
 from ragweave.tools.replies import ReplyCache, asking
 
@@ -485,7 +485,9 @@ def taken(kb: KnowledgeBase, questions: Iterable[str]) -> list[str]:
 
 def route() -> int:
     """Print how many questions are taken for questions about a whole collection; return 1 if more of NQ or HotpotQA than may be."""
-    from passage_sets import rows  # tests import this file from elsewhere
+    from collection import filled, free_questions  # tests import this file from elsewhere
+    from collection import questions as table_questions
+    from passage_sets import rows
 
     nq, hotpot, code = (
         "nq/nq-open-oracle.jsonl.gz",
@@ -509,6 +511,13 @@ def route() -> int:
     with _base(documents()) as kb:
         whole = [question.text for question in QUESTIONS]
         print(f"60 texts: {len(taken(kb, whole))} of {len(whole)} about all; astray {taken(kb, POINT)} of {len(POINT)}")
+    with tempfile.TemporaryDirectory() as folder, filled(Path(folder)) as kb:
+        for name, asked in (("of tables", table_questions()[1]), ("of tables, in users' words", free_questions())):
+            whole = [question.text for question in asked]
+            hits = taken(kb, whole)
+            fitting = sum(fits_tables(text, kb) for text in hits)
+            print(f"{name}: {len(hits)} of {len(whole)} about all, {fitting} of them go to table_query; missed:")
+            print(sorted({*whole} - {*hits}))
     for name, (files, whole, point) in COLLECTIONS.items():
         docs = [
             Document(text, metadata={"source": path, "title": text.strip("# ").partition("\n")[0]})

@@ -135,6 +135,29 @@ def test_concat_pf_and_adaptive_send_questions_about_everything_there(kb: Knowle
     assert nodes(STONE.text) == nodes(POINT[0], collection="auto") == ["concat"]
 
 
+@pytest.mark.parametrize(
+    ("question", "sql", "answer"),
+    [
+        ("How many towns have a ferry?", "SELECT count(*) FROM towns WHERE ferry = 'yes'", "2"),
+        ("How many letters mention a ferry?", "NONE", "1 (read 5 of 5 documents)"),
+    ],
+)
+def test_tables_answer_what_they_have(tmp_path: Path, question: str, sql: str, answer: str) -> None:
+    def reply(call: ModelCall) -> str:
+        plan = json.dumps({"operation": "count", "condition": "Is it a letter about a ferry?"})
+        reads = "Yes" if "Dear council" in call.text else "No"
+        return {"write": sql, "word": "2", "plan_reading": plan, "read_document": reads}.get(call.node, "Nonsense")
+
+    (tmp_path / "towns.csv").write_text("town,ferry\nAlden,yes\nVerra,yes\nOsk,no\nSorre,no\n", "utf-8")
+    (tmp_path / "letter-1.txt").write_text("Dear council, we want a ferry.", "utf-8")
+    with KnowledgeBase.create(tmp_path / "kb", settings={"embedding": None}) as kb:
+        kb.index_paths([tmp_path / "towns.csv", tmp_path / "letter-1.txt"])
+        graph = build_graph(
+            "concat_pf", model=ScriptedModel(script=reply), retriever=kb.as_retriever(), collection="auto"
+        )
+        assert graph.invoke({"question": question})["answer"] == answer
+
+
 async def test_progress_says_how_many_documents_have_been_read(kb: KnowledgeBase) -> None:
     graph = build_graph("exhaustive", model=ScriptedModel(script=exact(STONE)), retriever=kb.as_retriever())
     lines: list[str] = []

@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
 from pydantic import Field
 
-from ragweave.graphs import blendfilter, concat_pf, exhaustive, filco, slimplm
+from ragweave.graphs import blendfilter, concat_pf, exhaustive, filco, slimplm, table_query
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, answer_branches, answer_node, one_by_one
 from ragweave.nodes.retrieve import Route, join
@@ -89,7 +89,8 @@ def calls(o: AdaptiveOptions) -> tuple[int, int]:
         **slimplm.slimplm.prompts,
         **blendfilter.blendfilter.prompts,
         **filco.filco.prompts,
-        **exhaustive.PROMPTS,
+        **table_query.table_query.prompts,
+        **exhaustive.exhaustive.prompts,
     },
     files=filco.filco.files,
 )

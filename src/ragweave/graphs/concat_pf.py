@@ -3,7 +3,7 @@
 Source: Liu et al. 2024 (Modeling Uncertainty and Using Post-fusion as Fallback Improves Retrieval
 Augmented Generation with LLMs), section 3.3 and figure 2, upper half.
 
-Where we differ: with `collection="auto"`, a question about the whole collection is answered by `exhaustive`.
+Where we differ: with `collection="auto"`, a question about the whole collection is answered by `table_query` or `exhaustive`.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -16,15 +16,16 @@ from pydantic import Field
 
 from ragweave.graphs.base import Graph, compile_method, method
 from ragweave.graphs.concat import FusionOptions
-from ragweave.graphs.exhaustive import PROMPTS, exhaustive
+from ragweave.graphs.exhaustive import exhaustive
+from ragweave.graphs.table_query import table_query
 from ragweave.nodes.answer import answer_branches, answer_node, each_sample, one_by_one, together
 from ragweave.nodes.options import Options, make_options
 from ragweave.nodes.queries import search_node
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, to_retrieval
-from ragweave.nodes.route import asks_about_all
+from ragweave.nodes.route import asks_about_all, fits_tables
 from ragweave.nodes.runner import Caller, Components, FunctionNode
 from ragweave.nodes.vote import add_fallback, end_by_vote
-from ragweave.state import RAGOutput, RAGState
+from ragweave.state import Note, RAGOutput, RAGState, add_usage, no_usage
 from ragweave.tools.retrieval.base import known_of
 
 
@@ -34,13 +35,14 @@ class CollectionOptions(Options):
     collection: Literal["", "auto"] = Field(
         "",
         description="`auto`: English questions that count, list or compare all things of a kind in the knowledge base are "
-        "answered by `exhaustive`.",
+        "answered by `table_query` where a table has what they name, else by `exhaustive`.",
     )
 
     @property
     def collection_calls(self) -> int:
         """The maximum of calls for such a question."""
-        return exhaustive.calls(make_options(exhaustive.options, {}))[1] if self.collection else 0
+        methods = (table_query, exhaustive) if self.collection else ()
+        return sum(method.calls(make_options(method.options, {}))[1] for method in methods)
 
 
 class ConcatPfOptions(FusionOptions, CollectionOptions):
@@ -59,13 +61,18 @@ def add_collection(
     """
 
     async def answer(state: RAGState, config: RunnableConfig, caller: Caller) -> Any:
-        own = get_runtime(Options).context
-        policy = graph.nodes["whole_collection"].trace_policy
+        own, node = get_runtime(Options).context, graph.nodes["whole_collection"]
         context = {name: getattr(own, name) for name in Options.model_fields.keys() - {"samples", "profile"}}
         given = {"question": state["question"], "answer_type": state["answer_type"]}
         keys = [*RAGOutput.__annotations__, "notes"]
-        compiled = compile_method(exhaustive, components, {}, trace_policy=policy)
-        return await caller.call(compiled, given, config, context=context, output_keys=keys)
+        collection, spent, notes = known_of(components.retriever, "collection"), no_usage(), list[Note]()
+        for chosen in [*([table_query] if fits_tables(state["question"], collection) else []), exhaustive]:
+            compiled = compile_method(chosen, components, {}, trace_policy=node.trace_policy)
+            output = await caller.call(compiled, given, config, context=context, output_keys=keys)
+            spent, notes = add_usage(spent, output["usage"]), [*notes, *output["notes"]]
+            if any(event["event"] == "query_run" and not event["detail"]["empty"] for event in output["notes"]):
+                break  # else table_query has answered from a search
+        return {**output, "usage": spent, "notes": notes}
 
     def to_start(state: RAGState, runtime: Runtime[CollectionOptions]) -> Route:
         collection = known_of(components.retriever, "collection") if runtime.context.collection else None
@@ -87,7 +94,7 @@ def add_collection(
     group="start here",
     calls=lambda o: (o.samples, (1 + o.k) * o.samples + o.collection_calls),
     options=ConcatPfOptions,
-    prompts=PROMPTS,
+    prompts={**table_query.prompts, **exhaustive.prompts},
 )
 def concat_pf(graph: Graph, components: Components) -> None:
     """Concat; where it says Unknown, Post-Fusion as the fallback."""

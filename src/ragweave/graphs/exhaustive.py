@@ -117,10 +117,14 @@ def _form(operation: str, condition: str, name: str, value: str = "", keep: str 
 PROMPTS: Prompts = {
     "collection_task": few_shot(
         "Question: {question}",
-        ("How many of the bridges are made of stone?", _form("count", "Is it about a bridge of stone?", "the bridge")),
+        (
+            "How many guests complain about breakfast?",
+            _form("count", "Does a guest complain about breakfast?", "the guest"),
+        ),
+        ("Which of the films were shot in winter?", _form("list", "Is it about a film shot in winter?", "the film")),
         ("Which leases run for over two years?", _form("list", "Is it a lease?", "the house", "years it runs", "> 2")),
-        ("What did repairs in Alden cost?", _form("sum", "Is it about a repair in Alden?", "the repair", "its cost")),
-        ("How many letters came from each town?", _form("group", "Is it a letter?", "the writer", "the town")),
+        ("What did all orders from Spain cost?", _form("sum", "Is it an order from Spain?", "the order", "its cost")),
+        ("How many nurses work on each ward?", _form("group", "Is it about a nurse?", "the nurse", "the ward")),
         system="A question about a whole collection is answered by asking each document the same, and by one operation "
         "over all replies. You do not answer it. Write the operation (count: the documents; list: the names; sum, mean, "
         "min, max: of the values; group: the documents by value), the condition that a document must meet, as a question "
@@ -233,14 +237,20 @@ def amount_of(text: str) -> tuple[float, str] | None:
 
 
 def passes(value: str, keep: str) -> bool | None:
-    """Return whether a value passes a comparison such as `> 24`; None if it has no amount to be compared in that unit.
+    """Return whether a value passes a comparison (`> 24`) or has a word (`= stone`).
+
+    None if it has no amount to be compared in that unit.
 
     Examples:
         >>> passes("30 months", "> 24"), passes("3 years", "> 24 months"), passes("May 3, 2019", "> 2020")
         (True, None, False)
+        >>> passes("grey stone", "= stone"), passes("long", "> 24")
+        (True, None)
     """
     comparison, limit, own = _COMPARISON.fullmatch(keep), amount_of(keep), amount_of(value)
-    if comparison is None or limit is None:
+    if limit is None:
+        return keep.strip()[:1] in ("<", ">") or normalize_answer(keep) in normalize_answer(value)
+    if comparison is None:
         return True
     if own is None:
         return None

@@ -19,6 +19,8 @@ from ragweave.nodes.prompts import VERDICT_TOKENS, Asking, Prompt, Prompts, few_
 from ragweave.nodes.read import choice, plain
 from ragweave.state import RouteName
 from ragweave.state.passages import heading_of
+from ragweave.tools.knowledge.loaders.text import RESERVED
+from ragweave.tools.knowledge.tables import DOCUMENTS
 from ragweave.tools.retrieval.analyzer import analyzer_for
 
 
@@ -87,7 +89,8 @@ _AFTER_NOUN = re.compile(
     re.I,
 )
 _OVER_ALL = re.compile(
-    rf"\b(?:totals?|sum|average|mean|median|combined|altogether|together|overall|each|per|{_EXTREMES})\b", re.I
+    rf"\b(?:totals?|sum|average|mean|median|combined|percentage|altogether|together|overall|each|per|{_EXTREMES})\b",
+    re.I,
 )
 _ONE_OF_ALL = re.compile(rf"\b(?:every|{_EXTREMES})\b((?: [\w-]+){{0,2}})", re.I)
 _PLURAL = re.compile(r"[^\W\d_]{2,}(?<![sui])s|people|men|women|children|staff", re.I)
@@ -105,8 +108,8 @@ _SAMPLE, _BEGINNING = 200, 60
 def asks_about_all(question: str, collection: Any) -> bool:
     """Return whether an English question counts, lists or compares the things that a knowledge base has documents about.
 
-    Such a thing, as "bridges" in "How many bridges are closed?", is named by a file or folder, or by the headings or first
-    words of every fifth of the first 200 documents. Measured by `benchmarks/exhaustive.py`.
+    Such a thing, as "bridges" in "How many bridges are closed?", is named by a file, a folder or a column, or by the headings
+    or first words of every fifth of the first 200 documents. Measured by `benchmarks/exhaustive.py`.
     """
     counted, one_of = _COUNTED.search(question), _ONE_OF_ALL.search(question)
     if not (counted or one_of or _OVER_ALL.search(question)):
@@ -118,6 +121,20 @@ def asks_about_all(question: str, collection: Any) -> bool:
         return bool(_OVER_ALL.search(question) or any(map(_PLURAL.fullmatch, noun)))
     # The oldest bridge, every bridge; or: which bridge is the oldest?
     return one_of is not None and any(word in things for word in [*noun, *_nouns(one_of[1])])
+
+
+def fits_tables(question: str, collection: Any) -> bool:
+    """Return whether a table of a knowledge base, or a field of its documents' metadata, is named in a question."""
+    terms = analyzer_for(collection.settings.language).terms
+    names = [
+        column.name for table in collection.tables().tables for column in table.columns if column.name not in _OF_FILES
+    ]
+    names += [table.name for table in collection.tables().tables if table.name != DOCUMENTS]
+    return not {*terms(" ".join(names).replace("_", " "))}.isdisjoint(terms(" ".join(_nouns(question))))
+
+
+_OF_FILES = ("file", "folder", "title")
+"""Columns of the table of all documents, where their metadata has no field."""
 
 
 def _nouns(text: str) -> list[str]:
@@ -134,6 +151,7 @@ def _kinds(collection: Any) -> set[str]:
     files = Counter(term for path in paths for term in {*terms(re.sub(r"[\W_\d]+", " ", path.stem))})
     folders = Counter(term for path in paths for term in {*terms(path.parent.name)})
     limits = ((counts, max(3, 0.2 * len(begins))), (files, 0.05 * len(paths)), (folders, 3))
-    return {term for table, least in limits for term, times in table.items() if times >= least} | {
-        *terms("documents files")
-    }
+    fields = " ".join(field.name for field in collection.fields() if field.name not in RESERVED).replace("_", " ")
+    return {term for table, least in limits for term, times in table.items() if times >= least}.union(
+        terms(f"documents files {fields}")
+    )
