@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 from tests.tools.knowledge.loaders.made import pdf, zipped
+from tests.tools.knowledge.loaders.test_pdf import ruled
 
 from ragweave import KnowledgeBase, build_chat, build_graph
 from ragweave.serving.openai_api import create_app
@@ -72,6 +73,13 @@ def test_a_quote_is_marked_line_by_line(indexed, quote):
     assert (place["page"], place["page_size"], len(place["boxes"])) == (1, (600, 800), quote.count("\n") + 1)
     assert place["file"].endswith("bridge.pdf")
     assert boxed_text(data, place) == "".join(filter(str.isalnum, quote))
+
+
+def test_a_row_of_a_ruled_table_is_marked_cell_by_cell(indexed):
+    data = pdf(page(ruled([("Ferry", "Fare"), ("Alden to\nVarn", "9 crowns for\nadults")])))
+    kb = indexed("fares.pdf", data)
+    (place,) = kb.evidence(quote_of(kb, "| Alden to Varn | 9 crowns for adults |"))
+    assert len(place["boxes"]) == 4 and boxed_text(data, place) == "AldentoVarn9crownsforadults"
 
 
 def test_a_quote_over_two_pages_is_marked_on_both(indexed):

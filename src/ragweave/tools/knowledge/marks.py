@@ -20,6 +20,7 @@ from ragweave.state.passages import place_at
 from ragweave.tools.knowledge.chunking import Box, boxed_words
 from ragweave.tools.knowledge.loaders.docling import Sizes
 from ragweave.tools.knowledge.loaders.pdf import LONGEST_SIDE, fields_of, opened
+from ragweave.tools.knowledge.loaders.ruled import chars_of, in_order
 
 _MIN_LETTERS = 12
 """Letters that a quote needs to be found by itself, without its passage around it."""
@@ -93,8 +94,9 @@ def _mark(passage: Document, part: _Part, document: Any) -> Mark:
 
 def _parts(passage: Document, start: int, end: int) -> Iterator[_Part]:
     """Yield the pages on which a quote stands."""
-    text, starts = passage.page_content, dict[int, int]()
-    for at in (0, *(at for at, _ in passage.metadata.get("breaks", ()))):
+    text, starts, meta = passage.page_content, dict[int, int](), passage.metadata
+    lead = len(text) - (meta["end"] - meta["start"]) if "start" in meta else 0  # the header of a table from before
+    for at in (lead if start >= lead else 0, *(at for at, _ in passage.metadata.get("breaks", ()))):
         starts.setdefault(place_at(passage, at).get("page", 1), at)  # a picture alone is not called a page
     for (page, low), high in zip(starts.items(), [*list(starts.values())[1:], len(text)], strict=False):
         first, last = max(low, start), min(high, end)
@@ -103,8 +105,8 @@ def _parts(passage: Document, start: int, end: int) -> Iterator[_Part]:
 
 
 def printed(page: Any) -> _Letters:
-    """Return the characters of a page's text, then those of its form fields and notes, each in its field's box."""
-    from pypdfium2 import PdfPosConv, raw
+    """Return the characters of a page as they are read, then those of its fields and notes, each in its field's box."""
+    from pypdfium2 import PdfPosConv
 
     chars = page.get_textpage()
     width, height = page.get_size()
@@ -114,16 +116,11 @@ def printed(page: Any) -> _Letters:
         (x, y), (other_x, other_y) = to_shown(left, bottom), to_shown(right, top)
         return min(x, other_x) / _FINE, min(y, other_y) / _FINE, max(x, other_x) / _FINE, max(y, other_y) / _FINE
 
-    count = chars.count_chars()
-    text = [chr(raw.FPDFText_GetUnicode(chars, at)) for at in range(count)]
-    for at in range(count - 1):  # PDFium gives a character beyond U+FFFF as the two halves of UTF-16
-        if "\ud800" <= text[at] <= "\udbff":
-            pair = text[at] + text[at + 1]
-            text[at], text[at + 1] = pair.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"), ""
+    text, order = in_order(page, chars) or (own := chars_of(chars), range(len(own)))
     fields = [(char, rect) for field, rect in fields_of(page) for char in field]
     return _Letters(
         [*text, *(char for char, _ in fields)],
-        lambda at: shown(*(chars.get_charbox(at) if at < count else fields[at - count][1])),
+        lambda at: shown(*(chars.get_charbox(order[at]) if at < len(order) else fields[at - len(order)][1])),
     )
 
 

@@ -5,7 +5,7 @@ import sys
 from importlib.machinery import ModuleSpec
 
 import pytest
-from tests.tools.knowledge.loaders.made import pdf, read, shown
+from tests.tools.knowledge.loaders.made import passages, pdf, read, shown
 
 from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
 from ragweave.tools.knowledge.chunking import UnreadableError
@@ -64,6 +64,58 @@ def test_tables_are_read_row_by_row():
     ]  # fmt: skip
     lines = read("t.pdf", pdf((" ".join(rows), "")))[0][0].text.split("\n")
     assert lines == [f"Ferries leave the pier {at} at ten in the morning {at}" for at in range(6)]
+
+
+def ruled(rows, left=50, top=700, width=200, height=40, lines=""):
+    """Return a table with ruled cells; text of a cell may have several lines."""
+    columns = len(rows[0])
+    for at in range(len(rows) + 1):
+        lines += f"{left} {top - at * height} m {left + columns * width} {top - at * height} l S "
+    for at in range(columns + 1):
+        lines += f"{left + at * width} {top} m {left + at * width} {top - len(rows) * height} l S "
+    for at in range(2):  # PDFium gives the text in the order of the file: first lines first, however cells go on
+        for row, cells in enumerate(rows):
+            for column, cell in enumerate(cells):
+                for text in cell.split("\n")[at : at + 1]:
+                    x, y = left + column * width + 5, top - row * height - 15 - 14 * at
+                    lines += f"BT /F1 10 Tf {x} {y} Td ({text}) Tj ET "
+    return lines
+
+
+PRICES = [("Ferry", "Fare"), ("Alden to\nVarn", "9 crowns for\nadults"), ("Varn to\nOst", "14 crowns | a|b")]
+
+
+def test_rows_of_a_ruled_table_are_lines_with_their_cells():
+    content = shown("Prices.") + " " + ruled(PRICES, top=600) + " BT /F1 10 Tf 50 400 Td (Pay on board.) Tj ET"
+    (document,), _ = read("p.pdf", pdf((content, "")))
+    assert [line.strip() for line in document.text.split("\n") if line.strip()] == [
+        "Prices.",
+        "| Ferry | Fare |",
+        "| Alden to Varn | 9 crowns for adults |",
+        "| Varn to Ost | 14 crowns \\| a\\|b |",
+        "Pay on board.",
+    ]
+    ((start, body, end),) = document.tables
+    assert document.text[start:body] == "| Ferry | Fare |\n"
+    assert document.text[body:end].count("\n") == 2
+    short = passages(document, size=12)
+    assert [passage.text[:7] for passage in short if "crowns" in passage.text] == ["| Ferry"] * 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        ruled([("1", "2"), ("3", "4"), ("5", "6")]),  # nothing is named
+        ruled([("Name", ""), ("", ""), ("", "")]),  # a drawing
+        ruled([("A function", "of code")], height=80),  # one row
+        "q 0 1 -1 0 750 0 cm " + ruled([("Name", "Fare"), ("Alden", "Nine")]) + " Q",  # turned
+        ruled([("Name", "Fare"), ("Alden", "Nine")], width=15),  # a line runs through a word
+        ruled([("Name", "Fare"), ("Alden", "Nine")], lines="1 0 0 1 0 0 cm " + "0 0 m 9 9 l S " * 6_000),
+    ],
+)
+def test_other_lines_leave_the_text_as_it_is(content):
+    plain = re.sub(r"\S+ \S+ m \S+ \S+ l S ", "", content)
+    assert read("p.pdf", pdf((content, "")))[0][0].text == read("p.pdf", pdf((plain, "")))[0][0].text
 
 
 def test_lines_stay_apart():

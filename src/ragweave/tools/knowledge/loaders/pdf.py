@@ -16,7 +16,8 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from ragweave.errors import MissingExtraError
-from ragweave.tools.knowledge.chunking import Loaded, UnreadableError, Word
+from ragweave.tools.knowledge.chunking import Loaded, Table, UnreadableError, Word
+from ragweave.tools.knowledge.loaders.ruled import in_order
 from ragweave.tools.knowledge.loaders.text import dated, paged, readable
 from ragweave.tools.knowledge.settings import IndexSettings
 
@@ -37,6 +38,8 @@ _LONG_SIDE = 842
 """Points that the longer side of a picture has as a page, unless it has fewer pixels."""
 _RUNNING = 3
 """Pages that a running head or foot stands on, at least."""
+_ROWS = re.compile(r"(?m)^((?:\| [^\n\d]* \|\n)?)(?:\| [^\n]* \|(?:\n|\Z)){2,}")
+"""Rows of tables; a first one without digits is their header."""
 _LOCK = threading.Lock()
 """Neither RapidOCR nor PDFium is thread-safe."""
 NEED_OCR = 'pip install "ragweave[ocr]"'
@@ -83,6 +86,8 @@ def load_pdf(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loade
         raise UnreadableError(": ".join(filter(None, ["PDF without text", "; ".join(notes)])))
     yield from notes
     loaded = _with_words(paged(_without_running_heads(texts), name), scans)
+    tables = _ROWS.finditer(loaded.text) if any(map(_ROWS.search, texts)) else ()
+    loaded = replace(loaded, tables=tuple(Table(rows.start(), rows.end(1), rows.end()) for rows in tables))
     yield dated(loaded, properties=changed.removeprefix("D:")[:8])
 
 
@@ -107,7 +112,7 @@ def _without_running_heads(pages: list[str]) -> list[str]:
     edges = {(number, at) for number, page in enumerate(lines) for at in (*range(2), *range(len(page) - 2, len(page)))}
     places: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for number, at in sorted(edge for edge in edges if 0 <= edge[1] < len(lines[edge[0]])):
-        line = " ".join(lines[number][at].split())
+        line = "" if lines[number][at].startswith("| ") else " ".join(lines[number][at].split())
         for key in {line, *(_counted(line, match, number) for match in re.finditer(r"\d+", line))} - {""}:
             places[key].append((number, at))
     for same in places.values():
@@ -128,6 +133,8 @@ def _page(page: Any) -> tuple[str, Sequence[Line], str]:
 
     chars = page.get_textpage()
     text, fields = chars.get_text_range().replace("\r\n", "\n"), [text for text, _ in fields_of(page)]
+    if tables := in_order(page, chars):
+        text = "".join(tables[0]).replace("\r\n", "\n")
     text = text.replace("\ufffe", "-\n")  # PDFium's mark of a hyphen that ends a line
     pictures = [picture.get_bounds() for picture in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE])]
     covered = sum((right - left) * (top - bottom) for left, bottom, right, top in pictures)
