@@ -51,7 +51,7 @@ test: $(VENV)/dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 nightly: $(VENV)/dev
-	$(BIN)/python -m pytest --nightly -m nightly
+	$(BIN)/python -m pytest --nightly -m nightly -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-all: test nightly
 
