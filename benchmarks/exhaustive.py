@@ -85,17 +85,19 @@ class Question(NamedTuple):
     """Facts are kept from `least` to `most`."""
 
     @property
-    def keep(self) -> str:
-        """The comparison."""
+    def compared(self) -> tuple[str, str]:
+        """The comparison that a fact must pass, and its limit."""
         if self.least == self.most:
-            return f"= {self.least}"
-        return f">= {self.least}" if self.least > -math.inf else f"<= {self.most}" if self.most < math.inf else ""
+            return "=", str(self.least)
+        if self.least > -math.inf:
+            return ">=", str(self.least)
+        return ("<=", str(self.most)) if self.most < math.inf else ("none", "")
 
     def counted(self, among: Container[str] | None = None) -> list[Facts]:
         """Return the texts that count, of all or of those with some titles."""
         shown = [own for own in facts() if among is None or own["title"] in among]
         own = [own for own in shown if self.noted(own) is not None]
-        return [facts for facts in own if not self.keep or self.least <= float(facts[self.fact]) <= self.most]
+        return [facts for facts in own if not self.compared[1] or self.least <= float(facts[self.fact]) <= self.most]
 
     def noted(self, own: Facts) -> Any:
         """Return the fact that is noted of a text; None if it does not meet the condition."""
@@ -106,7 +108,7 @@ class Question(NamedTuple):
         own = self.counted(among)
         of_operation: dict[str, Callable[[list[Any]], Any]] = {
             "count": len,
-            "list": lambda _values: {facts["name" if self.keep else self.fact] for facts in own},
+            "list": lambda _values: {facts["name" if self.compared[1] else self.fact] for facts in own},
             "sum": sum,
             "mean": statistics.fmean,
             "min": min,
@@ -466,8 +468,9 @@ def exact(question: Question) -> Callable[[ModelCall], str]:
 
     def reply(call: ModelCall) -> str:
         if call.node == "plan_reading":
-            own = {name: getattr(question, name) for name in ("operation", "condition", "value", "keep")}
-            return json.dumps({**own, "name": NAMES[question.kind]})
+            own = {name: getattr(question, name) for name in ("operation", "condition", "value")}
+            compare, limit = question.compared
+            return json.dumps({**own, "name": NAMES[question.kind], "compare": compare, "limit": limit})
         title = re.findall(r'title="(.*?)"', call.text)[0]
         noted = question.noted(every[title])
         values = [] if noted is None or not question.value else [SPELLED.get(question.fact, "{}").format(noted)]
