@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import importlib.util
 import re
 import subprocess
@@ -22,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 SKILL = ROOT / "skills" / "ragweave" / "SKILL.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+MODULES = sorted(path for path in (ROOT / "src").rglob("*.py") if ">>> " in path.read_text("utf-8"))
 FILE = re.compile(r"\]\((?!https?:|\.\./\.\./)([^)#\s]+)")
 
 
@@ -37,6 +40,12 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(
     monkeypatch.setitem(sys.modules, "page", module)
     for block in BLOCK.findall(page.read_text("utf-8")):
         exec(compile(block, page.name, "exec", dont_inherit=True), vars(module))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_the_examples_of_docstrings_hold(path: Path) -> None:
+    name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
 @pytest.mark.parametrize("page", [*PAGES, SKILL], ids=lambda page: page.name)

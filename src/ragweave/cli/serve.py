@@ -45,8 +45,7 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes any free one.")] = 8000,
     api_key: Annotated[
-        list[str] | None,
-        typer.Option(envvar="RAGWEAVE_API_KEYS", help="A bearer token that callers send. Repeatable."),
+        list[str] | None, typer.Option(envvar="RAGWEAVE_API_KEYS", help="A bearer token that callers send. Repeatable.")
     ] = None,
     keys_file: Annotated[
         Path | None, typer.Option("--keys", help="A YAML file of keys, each with what it may see and spend.")

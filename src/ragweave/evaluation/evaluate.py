@@ -20,14 +20,7 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.folder import read_results, shard_folder
 from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
 from ragweave.evaluation.run import Run, Summary, System
-from ragweave.evaluation.systems import (
-    Gold,
-    GraphSystem,
-    graph_system,
-    open_model,
-    own_passages,
-    own_prompts,
-)
+from ragweave.evaluation.systems import Gold, GraphSystem, graph_system, open_model, own_passages, own_prompts
 from ragweave.evaluation.why import Library, stage_metrics
 from ragweave.graphs.specs import read_system
 from ragweave.roles import ROLES

@@ -38,15 +38,7 @@ from ragweave.datasets.formats import QUESTION
 from ragweave.datasets.question import id_of
 from ragweave.datasets.rows import Row
 from ragweave.errors import UsageError
-from ragweave.evaluation.folder import (
-    Record,
-    dropped,
-    read_results,
-    read_settings,
-    row,
-    shard_folder,
-    shards,
-)
+from ragweave.evaluation.folder import Record, dropped, read_results, read_settings, row, shard_folder, shards
 from ragweave.evaluation.metrics.answers import name_share
 from ragweave.evaluation.metrics.judged import ask
 from ragweave.evaluation.run import FunctionSystem, Run, Summary

@@ -24,14 +24,7 @@ from typing import Any
 from ragweave import __version__
 from ragweave.datasets import Question, open_dataset, select
 from ragweave.errors import UsageError
-from ragweave.evaluation.evaluate import (
-    EVALUATOR,
-    SCORER,
-    EvalSettings,
-    checked_prompts,
-    opener,
-    with_names,
-)
+from ragweave.evaluation.evaluate import EVALUATOR, SCORER, EvalSettings, checked_prompts, opener, with_names
 from ragweave.evaluation.folder import Record, read_results
 from ragweave.evaluation.metrics import MAIN, METRICS, Metric
 from ragweave.evaluation.metrics.metric import Score, State
@@ -511,12 +504,7 @@ def _copied(incumbent: str, folder: Path) -> str:
 
 
 async def _work(
-    tuning: Tuning,
-    arms: list[Arm],
-    parts: Parts,
-    choose: Sequence[str],
-    reserved: Sequence[str],
-    rewrite: Any,
+    tuning: Tuning, arms: list[Arm], parts: Parts, choose: Sequence[str], reserved: Sequence[str], rewrite: Any
 ) -> Outcome:
     choose = choose[: await affordable(tuning, arms, parts, choose, len(reserved))]
     course, finalist = list[tuple[int, dict[str, float]]](), arms[0]

@@ -25,15 +25,7 @@ from typing_extensions import TypedDict
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import REASON, ShotOptions, examples, reasoned
-from ragweave.nodes.answer import (
-    Branch,
-    answer_node,
-    answer_prompt,
-    answer_update,
-    answering,
-    each_sample,
-    read_answer,
-)
+from ragweave.nodes.answer import Branch, answer_node, answer_prompt, answer_update, answering, each_sample, read_answer
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
@@ -297,8 +289,7 @@ def draft_branches(state: RAGState, pool: str) -> list[Send]:
     shared = Branch(question=state["question"], answer_type=state["answer_type"], passages=[])
     return [
         Send(
-            "short_answer",
-            Branch(**shared, sample=drafted["sample"], draft=drafted["reply"], read=drafted["passages"]),
+            "short_answer", Branch(**shared, sample=drafted["sample"], draft=drafted["reply"], read=drafted["passages"])
         )
         for drafted in pool_of(state, pool)
         if drafted["reply"]

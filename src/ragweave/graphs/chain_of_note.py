@@ -122,7 +122,7 @@ PROMPTS: Prompts = {
             "Note 2: It is about the height and the ice of the lake; irrelevant.\nAnswer: 1891",
         ),
         ("human", f"{{passages}}\n\nQuestion: {{question}}\n{_TASK} {{instruction}}{{otherwise}} {_BEGIN}"),
-    ],
+    ]
 }
 
 

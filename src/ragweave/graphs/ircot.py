@@ -87,7 +87,7 @@ PROMPTS: Prompts = {
             "So the answer is: Osk.",
         ),
         system=_TASK,
-    ),
+    )
 }
 
 _CONCLUDES = re.compile(

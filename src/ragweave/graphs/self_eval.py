@@ -80,7 +80,7 @@ PROMPTS: Prompts = {
         ("Which ocean lies between Africa and America?", "No"),
         system="You decide whether you can answer a question from what you know for sure, or need to look something up "
         "first. You do not answer the question.",
-    ),
+    )
 }
 
 

@@ -19,16 +19,7 @@ from ragweave.graphs.base import MethodGraph
 from ragweave.graphs.watch import Watch, WatchedCall, WatchedSearch, WatchedStep, cost_line, counted
 from ragweave.state import Citation, Quote
 from ragweave.tools.drawing import draw_svg, edges_of
-from ragweave.tools.footnotes import (
-    MEANING,
-    Footnote,
-    cited_html,
-    footnotes,
-    html_page,
-    label_of,
-    page_html,
-    path_of,
-)
+from ragweave.tools.footnotes import MEANING, Footnote, cited_html, footnotes, html_page, label_of, page_html, path_of
 from ragweave.tools.text.words import normalize_answer
 
 Evidence = Callable[[Quote], Any] | None

@@ -94,13 +94,7 @@ def copies_example(answer: str, examples: str, state: RAGState, seen: Sequence[s
 
 
 def end_loop(
-    state: RAGState,
-    answer: str,
-    reply: str,
-    read_ids: Iterable[str],
-    *,
-    passages: Sequence[Document],
-    truncated: bool,
+    state: RAGState, answer: str, reply: str, read_ids: Iterable[str], *, passages: Sequence[Document], truncated: bool
 ) -> RAGState:
     """Return the update that ends a loop with its one candidate; `passages` are all of the loop's, as shown."""
     pool = running()[1]

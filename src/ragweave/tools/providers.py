@@ -164,8 +164,7 @@ def _provider(spec: str, summary: str) -> Callable[[Callable[[str, Mapping[str, 
 
 
 @_provider(
-    "extractive",
-    "the embedded default; quotes the sentence that answers best or says Unknown, no language model",
+    "extractive", "the embedded default; quotes the sentence that answers best or says Unknown, no language model"
 )
 def _extractive(_name: str, settings: Mapping[str, Any]) -> Any:
     from ragweave.tools.models.extractive import ExtractiveChat

@@ -61,12 +61,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
     """
 
     def __init__(
-        self,
-        address: str,
-        embeddings: Embeddings | None = None,
-        settings: SomeSettings = None,
-        *,
-        create: bool = True,
+        self, address: str, embeddings: Embeddings | None = None, settings: SomeSettings = None, *, create: bool = True
     ) -> None:
         """Open a knowledge base, or make it.
 
