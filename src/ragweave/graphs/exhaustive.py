@@ -291,7 +291,7 @@ def aggregate(operation: str, values: Sequence[tuple[int, str]]) -> list[Part]:
 
     Examples:
         >>> [part.text for part in aggregate("sum", [(0, "12 EUR"), (1, "EUR 1,030.50"), (2, "3 USD")])]
-        ['3 dollar', '1042.5 euro']
+        ['1042.5 euro', '3 dollar']
         >>> [part.text for part in aggregate("sum", [(0, "5 minutes"), (1, "3 m"), (2, "2 metres")])]
         ['5 minute', '2 metre', '3 m']
         >>> [part.text for part in aggregate("group", [(0, "Verra"), (1, "Alden"), (2, "alden")])]
