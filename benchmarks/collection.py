@@ -578,11 +578,15 @@ def by_right_sql(kb: KnowledgeBase, asked: list[Question]) -> None:
 
 
 def by_model(kb: KnowledgeBase, asked: list[Question], spec: str, out: Path) -> None:
-    """Ask `table_query` all questions, then `concat`, so that a local model goes on from the same beginning of a prompt."""
+    """Ask `table_query` all questions, then `concat`, so that a local model goes on from the same beginning of a prompt.
+
+    The answers of `table_query` are the values of its results: another prompt in between would cost that beginning.
+    """
     model = chat_model(spec)
     done = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     for method in ("table_query", "concat"):
-        graph = build_graph(method, model=model, retriever=kb.as_retriever())  # type: ignore[arg-type]
+        options: Any = {"worded": False} if method == "table_query" else {}
+        graph = build_graph(method, model=model, retriever=kb.as_retriever(), **options)  # type: ignore[arg-type]
         for question in asked:
             if any((row["method"], row["question"]) == (method, question.text) for row in done):
                 continue

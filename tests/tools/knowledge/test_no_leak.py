@@ -120,6 +120,10 @@ def check_case(shelf: Shelf, rng: random.Random) -> None:
     assert len(view) == visible
     shown = [view.fields(), view.values(rng.choice(["dept", "year", "title", "only_003"])), view.values("source")]
     assert not leaked(shown, hidden), chosen
+    tables = view.tables()
+    results = [tables.run(f"SELECT * FROM {table.name}") for table in tables.tables]
+    assert not leaked([tables.tables, results], hidden), chosen
+    assert sum(len(result.numbers) for result in results) == visible
     assert {source.key for source in view.sources()} == {doc.metadata["source"] for doc in view.passages()}
     assert all(field.passages <= visible for field in view.fields())
     for tool in view.as_tools():
