@@ -8,17 +8,23 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from langchain_core.documents import Document
 from mcp import Client, StdioServerParameters
 from openai import OpenAI
+from tests import postgres_server
 from tests.cli.conftest import run
 from tests.openai_server import OpenAIServer
+
+from ragweave.tools.knowledge import ServedKnowledgeBase
 
 SERVE = [sys.executable, "-m", "ragweave", "serve"]
 
@@ -67,7 +73,19 @@ def test_methods_are_served_as_models(kb: Path, model: str, tmp_path: Path) -> N
 
 @pytest.mark.loopback
 def test_several_processes_serve_one_folder_and_count_together(kb: Path, model: str) -> None:
-    command = [*SERVE, "concat", "--kb", str(kb), "--model", model, "--port", "0", "--workers", "2"]
+    with two_processes(str(kb), model) as url:
+        body = {"model": "concat", "messages": [{"role": "user", "content": "Who signed the contract?"}]}
+        for _ in range(6):  # each by a connection of its own, which any process may take
+            assert httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).status_code == 200
+        assert 'status="200"} 6.0' in httpx.get(f"{url}/metrics").text
+        wrong = httpx.get(f"{url}/v1/models", headers={"host": "evil.example"})
+        assert wrong.status_code == 421
+
+
+@contextmanager
+def two_processes(kb: str, model: str) -> Iterator[str]:
+    """Serve a knowledge base by two processes; yield their URL."""
+    command = [*SERVE, "concat", "--kb", kb, "--model", model, "--port", "0", "--workers", "2"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         try:
@@ -76,12 +94,7 @@ def test_several_processes_serve_one_folder_and_count_together(kb: Path, model: 
             while not _answers(match[1]):
                 assert server.poll() is None, server.stderr.read()
                 time.sleep(0.1)
-            body = {"model": "concat", "messages": [{"role": "user", "content": "Who signed the contract?"}]}
-            for _ in range(6):  # each by a connection of its own, which any process may take
-                assert httpx.post(f"{match[1]}/v1/chat/completions", json=body, timeout=60).status_code == 200
-            assert 'status="200"} 6.0' in httpx.get(f"{match[1]}/metrics").text
-            wrong = httpx.get(f"{match[1]}/v1/models", headers={"host": "evil.example"})
-            assert wrong.status_code == 421
+            yield match[1]
         finally:
             server.terminate()
     assert server.returncode == 0
@@ -91,6 +104,49 @@ def _answers(url: str) -> bool:
     with suppress(httpx.TransportError):
         return httpx.get(f"{url}/health").status_code == 200
     return False
+
+
+@pytest.mark.nightly
+@pytest.mark.loopback
+@pytest.mark.parametrize("kind", ["lance", "pg"])
+def test_answers_are_of_one_state_while_a_writer_changes_it(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip({"lance": "lancedb", "pg": "pgvector"}[kind])
+    if kind == "pg" and postgres_server.binaries() is None:
+        pytest.skip("no PostgreSQL with pgvector")
+    states, answered = [0], Counter[int]()
+
+    def passages_read(request: dict[str, Any]) -> str:
+        return "states " + " ".join(re.findall(r"State (\d+) of", str(request["messages"])))
+
+    def ask(url: str) -> None:
+        before = states[-1]
+        body = {"model": "concat", "messages": [{"role": "user", "content": "What is the state of Alden?"}]}
+        reply = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).json()
+        read = re.findall(r"\d+", reply["choices"][0]["message"]["content"].partition("states")[2])
+        assert len(read) == 5 and len({*read}) == 1, "passages of several states, or not all of one"
+        assert int(read[0]) >= before, "a state that was no longer there when the question came"
+        answered[int(read[0])] += 1
+
+    with ExitStack() as stack:
+        place = tmp_path / "kb" if kind == "lance" else f"{stack.enter_context(postgres_server.postgres())}#kb"
+        address = f"{kind}:{place}"
+        kb = stack.enter_context(ServedKnowledgeBase(address, settings={"embedding": None}))
+
+        def write() -> None:
+            state = states[-1] + 1
+            kb.index_documents([Document(f"State {state} of Alden, part {at}.") for at in range(5)], "all")
+            states.append(state)
+
+        write()
+        server = stack.enter_context(OpenAIServer(passages_read))
+        url = stack.enter_context(two_processes(address, f"openai:x?base_url={server.base_url}"))
+        clients = stack.enter_context(ThreadPoolExecutor(4))
+        asked = [clients.submit(ask, url) for _ in range(200)]
+        while not all(each.done() for each in asked):
+            write()
+        for each in asked:
+            each.result()
+    assert answered.total() == 200 and len(answered) > 5
 
 
 @pytest.mark.loopback

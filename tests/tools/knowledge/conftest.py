@@ -1,7 +1,13 @@
-"""A small folder of files, and embeddings that need no model."""
+"""A small folder of files, embeddings that need no model, and a Chroma server."""
 
 from __future__ import annotations
 
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,3 +35,25 @@ def docs(tmp_path: Path) -> Path:
     )
     (folder / "ferry.txt").write_text("The ferry sails at nine from the north pier.")
     return folder
+
+
+@pytest.fixture(scope="module")
+def chroma(tmp_path_factory: pytest.TempPathFactory, socket_enabled_for_module: None) -> Iterator[str]:
+    pytest.importorskip("chromadb")
+    command = shutil.which("chroma", path=str(Path(sys.executable).parent))
+    if command is None:
+        pytest.skip("the command chroma is not installed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folder = tmp_path_factory.mktemp("chroma")
+    options = ["--path", str(folder), "--host", "127.0.0.1", "--port", str(port)]
+    server = subprocess.Popen([command, "run", *options], stdout=subprocess.DEVNULL)
+    for _ in range(300):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.1)
+    yield f"http://127.0.0.1:{port}"
+    server.terminate()
+    server.wait()

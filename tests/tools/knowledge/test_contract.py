@@ -1,13 +1,16 @@
-"""The contract of a knowledge base, in a folder, on PostgreSQL, and in Qdrant's local mode."""
+"""The contract of a knowledge base, in a folder, in LanceDB (on S3 too), PostgreSQL and Chroma; kills and second writers."""
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import textwrap
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from tests import postgres_server
+from tests import postgres_server, s3_server
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.testing.store import LINES, KnowledgeStoreTests, WordEmbeddings
@@ -79,54 +82,81 @@ class TestPostgres(KnowledgeStoreTests):
         return ServedKnowledgeBase(f"pg:{self.url}#papers{next(_NUMBERS)}", embeddings, plain(embeddings))
 
 
-def engines(server: str, folder: Path) -> Iterator[str]:
-    """Yield the addresses of stores that several hosts may write to."""
-    yield f"lance:{folder}/shared"
-    yield f"pg:{server}#shared{next(_NUMBERS)}"
+@pytest.fixture(scope="module")
+def bucket(socket_enabled_for_module: None) -> Iterator[str]:
+    pytest.importorskip("lancedb")
+    pytest.importorskip("moto", reason="moto's botocore excludes the python-dateutil that chromadb's kubernetes needs")
+    with s3_server.bucket() as url:
+        yield url
 
 
 @pytest.mark.loopback
-def test_hosts_that_write_at_once_lose_and_double_nothing(server: str, tmp_path: Path) -> None:
+class TestLanceOnS3(KnowledgeStoreTests):
+    @pytest.fixture(autouse=True)
+    def _bucket(self, bucket: str) -> None:
+        self.bucket = bucket
+
+    def create(self, embeddings: Embeddings | None) -> ServedKnowledgeBase:
+        return ServedKnowledgeBase(f"lance:{self.bucket}/kb{next(_NUMBERS)}", embeddings, plain(embeddings))
+
+
+def place(kind: str, request: pytest.FixtureRequest) -> str:
+    """Return where a new knowledge base of a kind may be made."""
+    name, folder = f"kb{next(_NUMBERS)}", request.getfixturevalue("tmp_path")
+    if kind == "pg":
+        return f"pg:{request.getfixturevalue('server')}#{name}"
+    if kind == "s3":
+        return f"lance:{request.getfixturevalue('bucket')}/{name}"
+    if kind == "folder":
+        return f"{folder}/{name}"
+    if kind == "chroma":
+        return f"chroma:{request.getfixturevalue('chroma')}#{name}"
     pytest.importorskip("lancedb")
-    for address in engines(server, tmp_path):
-        ServedKnowledgeBase(address, WordEmbeddings()).close()
+    return f"lance:{folder}/{name}"
 
-        def write(number: int, address: str = address) -> None:
-            with ServedKnowledgeBase(address, WordEmbeddings()) as kb:
-                own = [Document(f"Passage {at} of {number} at Alden.") for at in range(number % 3 + 1)]
-                kb.index_documents(own, f"own {number}")
-                kb.index_documents(own, "shared")
 
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(write, range(9)))
+@pytest.fixture(params=["lance", "s3", "pg"])
+def address(request: pytest.FixtureRequest) -> str:
+    """Return an address to which several hosts may write."""
+    return place(request.param, request)
+
+
+@pytest.mark.loopback
+def test_hosts_that_write_at_once_lose_and_double_nothing(address: str) -> None:
+    ServedKnowledgeBase(address, WordEmbeddings()).close()
+
+    def write(number: int) -> None:
         with ServedKnowledgeBase(address, WordEmbeddings()) as kb:
-            counts = Counter(doc.metadata["source"] for doc in kb.passages())
-            shared = {
-                doc.page_content.split(" at ")[0][-1] for doc in kb.passages() if doc.metadata["source"] == "shared"
-            }
-            assert len(shared) == 1, "passages of several writes stand side by side"
-            assert counts.pop("shared") == int(*shared) % 3 + 1
-            assert counts == {f"own {number}": number % 3 + 1 for number in range(9)}
-            assert len(kb) == sum(counts.values()) + int(*shared) % 3 + 1
+            own = [Document(f"Passage {at} of {number} at Alden.") for at in range(number % 3 + 1)]
+            kb.index_documents(own, f"own {number}")
+            kb.index_documents(own, "shared")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(9)))
+    with ServedKnowledgeBase(address, WordEmbeddings()) as kb:
+        counts = Counter(doc.metadata["source"] for doc in kb.passages())
+        shared = {doc.page_content.split(" at ")[0][-1] for doc in kb.passages() if doc.metadata["source"] == "shared"}
+        assert len(shared) == 1, "passages of several writes stand side by side"
+        assert counts.pop("shared") == int(*shared) % 3 + 1
+        assert counts == {f"own {number}": number % 3 + 1 for number in range(9)}
+        assert len(kb) == sum(counts.values()) + int(*shared) % 3 + 1
 
 
 @pytest.mark.loopback
-def test_a_view_keeps_its_state(server: str, tmp_path: Path) -> None:
-    pytest.importorskip("lancedb")
-    for address in engines(server, tmp_path):
-        with (
-            ServedKnowledgeBase(address, WordEmbeddings()) as kb,
-            ServedKnowledgeBase(address, WordEmbeddings()) as other,
-        ):
-            kb.add([Document(line) for line in LINES], "spices")
-            failed = WordEmbeddings()
-            with pytest.raises(KnowledgeBaseError), ServedKnowledgeBase(address, failed) as third:
-                failed.before = refuse
-                third.index_documents([Document("honey is gold")], "spices")
-            assert [doc.page_content for doc in other.passages()] == [*LINES]
-            kb.index_documents([Document("honey is gold")], "spices")
-            assert [doc.page_content for doc in other.passages()] == ["honey is gold"]
-            assert other.as_retriever(9, "graph").invoke("white salt")[0].page_content == "honey is gold"
+def test_a_view_keeps_its_state(address: str) -> None:
+    with (
+        ServedKnowledgeBase(address, WordEmbeddings()) as kb,
+        ServedKnowledgeBase(address, WordEmbeddings()) as other,
+    ):
+        kb.add([Document(line) for line in LINES], "spices")
+        failed = WordEmbeddings()
+        with pytest.raises(KnowledgeBaseError), ServedKnowledgeBase(address, failed) as third:
+            failed.before = refuse
+            third.index_documents([Document("honey is gold")], "spices")
+        assert [doc.page_content for doc in other.passages()] == [*LINES]
+        kb.index_documents([Document("honey is gold")], "spices")
+        assert [doc.page_content for doc in other.passages()] == ["honey is gold"]
+        assert other.as_retriever(9, "graph").invoke("white salt")[0].page_content == "honey is gold"
 
 
 def refuse() -> None:
@@ -156,36 +186,52 @@ def test_postgres_answers_by_its_indexes(server: str) -> None:
             assert f"using {index}" in plan or f"on {index}" in plan, plan
 
 
+_WRITER = """
+    import sys
+    from langchain_core.documents import Document
+    from ragweave.testing.store import WordEmbeddings
+    from ragweave.tools.knowledge import open_knowledge_base
+    with open_knowledge_base(sys.argv[1], embeddings=WordEmbeddings()) as kb:
+        for number in range(int(sys.argv[2]), 1_000_000):
+            kb.index_documents([Document(f"State {number} of Alden, part {at}.") for at in range(20)], "all")
+            print(number, flush=True)
+"""
+
+
 @pytest.mark.loopback
-def test_a_killed_writer_leaves_one_state(server: str, tmp_path: Path) -> None:
-    pytest.importorskip("lancedb")
-    code = """
-        import sys
-        from langchain_core.documents import Document
-        from ragweave.testing.store import WordEmbeddings
-        from ragweave.tools.knowledge import ServedKnowledgeBase
-        with ServedKnowledgeBase(sys.argv[1], WordEmbeddings()) as kb:
-            for number in range(int(sys.argv[2]), 1_000_000):
-                kb.index_documents([Document(f"State {number} of Alden, part {at}.") for at in range(20)], "all")
-                print(number, flush=True)
-    """
-    for address in engines(server, tmp_path):
-        last = 0
-        with ServedKnowledgeBase(address, WordEmbeddings()) as kb:
-            for _ in range(3):
-                command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code), address, str(last + 1)]
-                with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-                    assert child.stdout is not None
-                    child.stdout.readline()
-                    for _ in range(3):
-                        assert len({doc.page_content.split()[1] for doc in kb.passages()}) == 1
-                    child.kill()
-                    written = [*map(int, child.stdout.read().split())]
-                states = [int(doc.page_content.split()[1]) for doc in kb.passages()]
-                assert len(states) == 20 and len({*states}) == 1 and states[0] >= max(written, default=0)
-                assert kb.as_retriever(20, "graph").invoke(f"State {states[0]} of Alden")
-                assert kb.check() == []
-                last = states[0]
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kind", ["folder", "lance", "s3", "pg", "chroma"])
+def test_a_killed_writer_leaves_one_state(kind: str, kills: int, request: pytest.FixtureRequest) -> None:
+    """In Chroma, which has no transactions, it does so once the source has been indexed again."""
+    address, last, moments = place(kind, request), 0, random.Random(7)
+    make = KnowledgeBase.open_or_create if kind == "folder" else ServedKnowledgeBase
+    opened = partial(make, address, embeddings=WordEmbeddings())
+    opened().close()
+    for _ in range(kills):
+        command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(_WRITER), address, str(last + 1)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            first = child.stdout.readline()
+            if kind != "chroma":
+                with opened() as kb:
+                    assert len(states_in(kb)) == 1
+            time.sleep(moments.random() / 5)
+            child.kill()
+            last = max(map(int, (first + child.stdout.read()).split()))
+        with opened() as kb:
+            if kind == "chroma":
+                last += 2
+                kb.index_documents([Document(f"State {last} of Alden, part {at}.") for at in range(20)], "all")
+            ((state, passages),) = states_in(kb).items()
+            assert state >= last and passages == 20
+            assert kb.as_retriever(20).invoke(f"State {state} of Alden")
+            assert kb.check() == []
+            last = state
+
+
+def states_in(kb: Any) -> Counter[int]:
+    """Return the number of passages of each state that a knowledge base holds."""
+    return Counter(int(doc.page_content.split()[1]) for doc in kb.passages())
 
 
 @pytest.mark.loopback
