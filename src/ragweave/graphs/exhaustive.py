@@ -227,6 +227,8 @@ def read_document(branch: Branch, _options: ExhaustiveOptions) -> Asking[Finding
 
 _DATE = re.compile(r"(?<![\d.])(?:(\d{1,2}) )?([a-z]{3,9}) (\d{4})\b")
 _NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?)\s*(thousand|million|billion)?\s*(%|[^\W\d_]+)?")
+_MAX_AMOUNT = 1e100
+"""Larger ones are not amounts, and their sum would overflow."""
 _SCALES = {"thousand": 1e3, "million": 1e6, "billion": 1e9}
 _SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq}
 
@@ -244,7 +246,8 @@ def amount_of(text: str) -> tuple[float, str] | None:
             return float(datetime.strptime(f"{day[1] or 1} {day[2]} {day[3]}", "%d %B %Y").toordinal()), "date"
     if number := _NUMBER.search(plain):
         currency = next((word for word in plain.split() if word in CURRENCIES), None)
-        return float(number[1]) * _SCALES.get(number[2], 1), currency or (number[3] or "").rstrip("s")
+        amount = float(number[1]) * _SCALES.get(number[2], 1)
+        return (amount, currency or (number[3] or "").rstrip("s")) if abs(amount) < _MAX_AMOUNT else None
     return None
 
 
