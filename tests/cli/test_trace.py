@@ -67,8 +67,8 @@ def test_the_page_draws_the_path_and_loads_nothing(scripted: Models, kb: Path, t
     assert not re.search(r"""(?:src|href)=["'](?!#)""", html)
     picture = re.search(r"<svg.*?</svg>", html, re.DOTALL)
     assert picture
-    ran = dict(re.findall(r'<g class="(?:box|end) (on|off)">.*?<text[^>]*>([^<]*)<', picture[0]))
-    assert "off" not in ran  # Concat and Post-Fusion both ran
+    boxes = re.findall(r'<g class="(?:box|end) (on|off)">.*?<text[^>]*>([^<]*)<', picture[0])
+    assert [name for state, name in boxes if state == "off"] == ["whole_collection"]  # Concat and Post-Fusion both ran
     assert "post_fusion ×2" in picture[0]
     assert 'href="#node-post-fusion"' in picture[0]
     assert 'id="node-post-fusion"' in html
