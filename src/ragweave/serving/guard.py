@@ -85,12 +85,6 @@ def caller_of(authorization: str, api_keys: Sequence[str]) -> str | None:
     return given if scheme.lower() == "bearer" and any(matches) else None
 
 
-def error_body(status: int, message: str, code: str | None = None) -> dict[str, object]:
-    """Return an error in OpenAI's form."""
-    kind = "invalid_request_error" if status < 500 else "server_error"
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
-
-
 class ApiError(Exception):
     """An error message for the caller in OpenAI's form, with an HTTP status."""
 
@@ -99,7 +93,8 @@ class ApiError(Exception):
         super().__init__(message)
         self.status = status
         self.headers = {name.replace("_", "-"): text for name, text in headers.items()}
-        self.body = error_body(status, message, code)
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        self.body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 def api_error(error: Exception) -> ApiError:

@@ -78,6 +78,14 @@ def test_files_of_twelve_months_are_one_table_and_others_are_not() -> None:
     assert tables.run("SELECT sum(amount) FROM sales").rows == [(60,)]
 
 
+def test_files_of_one_name_in_two_archives_are_apart() -> None:
+    rows = [row_of(1, f"/docs/{name}.zip", {"member": "data.csv", name: "5"}) for name in ("rain", "wind")]
+    assert [[column.name for column in table.columns] for table in Tables([[row] for row in rows]).tables] == [
+        ["rain"],
+        ["wind"],
+    ]
+
+
 def test_names_that_sql_does_not_take() -> None:
     cells = {
         "Unit Price": "1",

@@ -213,21 +213,22 @@ def _cells(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def _grouped(passages: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[tuple[str, _Rows]]:
     """Yield the tables of passages, given by number and metadata, with their names."""
-    parts, documents = dict[str, dict[tuple[str, int], _Rows]](), _Rows()
+    parts, documents = dict[tuple[str, str], dict[tuple[str, int], _Rows]](), _Rows()
     for number, metadata in passages:
         file, cells = str(metadata.get("member") or metadata["source"]), _cells(metadata)
         if TABLE in metadata:
-            place = " ".join(map(str, metadata.get("heading_path") or ())), metadata[TABLE]
-            parts.setdefault(file, {}).setdefault(place, []).append((number, cells))
+            table = " ".join(map(str, metadata.get("heading_path") or ())), metadata[TABLE]
+            parts.setdefault((metadata["source"], file), {}).setdefault(table, []).append((number, cells))
         else:
             folder = "/".join(PurePath(file).parent.parts[-2:])
             documents.append((number, {"file": PurePath(file).name, "folder": folder, **cells}))
     alike: dict[str, list[_Part]] = {}
-    for file, tables in parts.items():
+    for (_, file), tables in parts.items():
         for (sheet, _), rows in tables.items():
             name = f"{PurePath(file).name.partition('.')[0]} {sheet if len(tables) > 1 else ''}".strip()
             stem = re.sub(r"[\W\d_]+", " ", name).strip() or name
-            alike.setdefault(stem, []).append(_Part(name, {"file": PurePath(file).name, "sheet": sheet}, rows))
+            place = {"file": PurePath(file).name, "sheet": sheet}
+            alike.setdefault(stem, []).append(_Part(name, place, rows, frozenset(_labels(rows))))
     for stem, similar in alike.items():
         yield from _joined(stem, similar)
     if documents:
@@ -238,6 +239,7 @@ class _Part(NamedTuple):
     name: str
     place: dict[str, str]
     rows: _Rows
+    labels: frozenset[str]
 
 
 def _joined(stem: str, parts: Sequence[_Part]) -> Iterator[tuple[str, _Rows]]:
@@ -246,8 +248,8 @@ def _joined(stem: str, parts: Sequence[_Part]) -> Iterator[tuple[str, _Rows]]:
     Those with the same columns are one table, where columns `file` and `sheet` tell them apart.
     """
     while parts:
-        labels = {*_labels(parts[0].rows)}
-        same = [part for part in parts if labels <= (own := {*_labels(part.rows)}) or labels >= own]
+        labels = parts[0].labels
+        same = [part for part in parts if labels <= part.labels or labels >= part.labels]
         several = [label for label in ("file", "sheet") if len({part.place[label] for part in same}) > 1]
         rows = [(n, {label: part.place[label] for label in several} | row) for part in same for n, row in part.rows]
         yield same[0].name if len(same) == 1 else stem, rows
