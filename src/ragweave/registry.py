@@ -37,7 +37,6 @@ class Named(Protocol):
     @property
     def name(self) -> str:
         """The name that users select it by."""
-        ...
 
 
 ThingT = TypeVar("ThingT", bound=Named)
@@ -85,7 +84,6 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
                 yield name
 
     def __len__(self) -> int:
-        """Return the number of declarations that can be used."""
         return sum(1 for _ in self)
 
     def __repr__(self) -> str:

@@ -76,7 +76,6 @@ class Talk:
     def __init__(
         self, setup: Setup, method: str, graph: MethodGraph, messages: list[BaseMessage], runner: asyncio.Runner
     ) -> None:
-        """Start with the messages of an earlier conversation, or with none."""
         self.failed = False
         """Whether a question was not answered."""
         self._setup, self._method, self._graph = setup, method, graph

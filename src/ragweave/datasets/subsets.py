@@ -33,7 +33,6 @@ class PaperSubset:
     """Number of questions in the file, if the authors' choice is not public."""
 
     def __str__(self) -> str:
-        """Return the choice in words."""
         which = "the first" if self.first else "a listed" if self.ids else "all"
         private = f" (of which the authors asked {self.size:,} that are not public)" if self.full else ""
         return f"{which} {self.full or self.size:,} questions of the split {self.split}{private}"

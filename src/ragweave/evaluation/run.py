@@ -73,7 +73,6 @@ class System(Protocol):
 
     async def __call__(self, question: Question) -> Record:
         """Answer a question, and return the record."""
-        ...
 
 
 @dataclass
@@ -164,7 +163,6 @@ class Run:
         self.cache = ReplyCache(cache or folder / "replies.sqlite", run=name)
 
     def __enter__(self) -> Run:
-        """Return the run."""
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -104,7 +104,6 @@ class Search:
     recalls: tuple[float, ...]
 
     def __str__(self) -> str:
-        """Name it with its recalls."""
         shares = ", ".join(f"{100 * recall:.1f} at {k}" for k, recall in zip(DEPTHS, self.recalls, strict=True))
         return f"{self.retriever}{f' and {self.rerank}' * bool(self.rerank)}: recall {shares}"
 
@@ -262,7 +261,6 @@ class Ended(Exception):  # noqa: N818 - not an error
     """The run ended early: it was interrupted, its budget is spent, or the server refuses."""
 
     def __init__(self, summary: Summary) -> None:
-        """Take how it ended."""
         super().__init__(summary.stopped)
         self.summary = summary
 

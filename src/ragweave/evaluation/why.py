@@ -67,7 +67,6 @@ class Finding:
     """What to try as options of `ragweave ask`: `k`, `retriever`, `method`."""
 
     def __str__(self) -> str:
-        """Return it in words, a line each."""
         return "\n".join(filter(None, [SUMMARIES[self.stage], self.detail, self.advice and f"Try {self.advice}."]))
 
 
@@ -75,7 +74,6 @@ class Library:
     """The passages of a knowledge base, read once for many questions. Memory grows with the knowledge base."""
 
     def __init__(self, base: KnowledgeBase, mode: RetrieverName = "auto") -> None:
-        """Take the knowledge base, and how it is searched."""
         self.base = base
         self.mode: RetrieverName = "graph" if mode == "auto" else mode
 

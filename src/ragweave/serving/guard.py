@@ -89,7 +89,6 @@ class ApiError(Exception):
     """An error message for the caller in OpenAI's form, with an HTTP status."""
 
     def __init__(self, status: int, message: str, *, code: str | None = None, **headers: str) -> None:
-        """Set status, message and headers."""
         super().__init__(message)
         self.status = status
         self.headers = {name.replace("_", "-"): text for name, text in headers.items()}
@@ -144,7 +143,6 @@ class Guard:
     """
 
     def __init__(self, app: ASGIApp, limits: AccessLimits) -> None:
-        """Guard `app`."""
         self.limits = limits
         self._app, self._guarded = app, self._let_through
         if limits.origins:

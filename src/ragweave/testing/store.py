@@ -27,7 +27,6 @@ class WordEmbeddings(Embeddings):
     """Counts words by their hash, so that texts that share words are near; records what it embeds."""
 
     def __init__(self, size: int = 64, model: str = "words") -> None:
-        """Set the length of the vectors, and the name of the model."""
         self.size, self.model = size, model
         self.embedded: list[str] = []
         self.before: Callable[[], None] = lambda: None

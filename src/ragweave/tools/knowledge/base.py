@@ -653,7 +653,6 @@ class KnowledgeView(AbstractKnowledgeBase):
     """The passages of a knowledge base that pass a filter: it holds nothing else, and cannot be written."""
 
     def __init__(self, base: AbstractKnowledgeBase, condition: Condition) -> None:
-        """Show what of `base` passes `condition`."""
         self.path, self.settings, self.modes, self._embeddings = base.path, base.settings, base.modes, base._embeddings
         self._base, self._tables = base, base._tables
         self._condition = condition if base._condition == ALL else Every((base._condition, condition))

@@ -62,7 +62,6 @@ class Evidence(list[Place]):
     """The places of quotes. A notebook shows their pictures."""
 
     def __init__(self) -> None:
-        """Begin without places."""
         super().__init__()
         self._pages: list[tuple[bytes, Mark] | None] = []
         self._tables: list[str] = []

@@ -101,11 +101,9 @@ class Names(Protocol):
 
     def count(self) -> int:
         """Return the number of passages."""
-        ...
 
     def named(self, names: Collection[str]) -> Mapping[str, NamePassages]:
         """Return the passages of each name that is known."""
-        ...
 
 
 class Pool(Protocol):
@@ -118,19 +116,15 @@ class Pool(Protocol):
 
     def include(self, rows: Collection[int]) -> Collection[int]:
         """Add those of some passages that pass the filter, and return them; the others keep their places."""
-        ...
 
     def places(self, rows: Collection[int]) -> NDArray[np.int64]:
         """Return where some of its passages stand in `scores`."""
-        ...
 
     def words(self, terms: list[str]) -> Scores:
         """Return the BM25 score of each passage for some terms, as a share of the best of all passages."""
-        ...
 
     def documents(self, rows: Sequence[int]) -> Mapping[int, Document]:
         """Return some of them, in the given order."""
-        ...
 
 
 class NamePath(NamedTuple):

@@ -37,46 +37,36 @@ class View(SourceReader, Names, Protocol):
 
     def dimensions(self) -> int:
         """Return the length of the vectors; 0 if there are none."""
-        ...
 
     def pool(self, query: Query) -> Pool:
         """Return the candidates for a query, with their scores, the best at least those of the best passages."""
-        ...
 
     def around(self, name: str, sides: int, chosen: Condition) -> list[Document]:
         """Return the first passage with an id and up to `sides` neighbours on each side in its document, in order.
 
         Only passages that pass a filter are returned, or counted as the first.
         """
-        ...
 
     def state(self) -> Any:
         """Return a value that changes with each write."""
-        ...
 
     def rows(self, chosen: Condition) -> NDArray[np.int64]:
         """Return the passages that pass a filter, in the order in which they were indexed."""
-        ...
 
     def sources_of(self, rows: NDArray[np.int64]) -> list[Source]:
         """Return the sources of some passages, without what is known of their files as a whole."""
-        ...
 
     def documents(self, rows: Sequence[int]) -> Mapping[int, Document]:
         """Return passages, in the given order."""
-        ...
 
     def fields(self, chosen: Condition) -> list[Field]:
         """Return the fields of the passages that pass a filter, by name."""
-        ...
 
     def values(self, name: str, chosen: Condition) -> list[Any]:
         """Return the values that these passages have in a field."""
-        ...
 
     def kinds(self, name: str, chosen: Condition) -> dict[Kind, Any]:
         """Return the kinds of these values, each with a value."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,6 @@ class IndexSettings:
     """Whether the time of a file's last change is the date of what has no other; copying files changes it."""
 
     def __post_init__(self) -> None:
-        """Check the values."""
         if self.unit not in ("words", "sentences", "tokens"):
             raise UsageError(f"unit must be words, sentences or tokens, not {self.unit!r}")
         if type(self.size) is not int or self.size < 1:
@@ -61,12 +60,10 @@ class FileLimits:
     """Memory of the process that reads it, in MiB; not limited on Windows and macOS."""
 
     def __post_init__(self) -> None:
-        """Check the values."""
         if not (self.max_seconds > 0 and self.max_memory > 0):
             raise UsageError("the limits of a file must be above 0")
 
     def __str__(self) -> str:
-        """Render as in notices."""
         return f"{self.max_seconds:g} s per MiB, {self.max_memory} MiB of memory"
 
 
@@ -86,7 +83,6 @@ class Notice:
     """`skipped`; `in part`, where the rest of the file was indexed; `read`, where all of it was."""
 
     def __str__(self) -> str:
-        """Render as `path: reason`."""
         return f"{self.path}: {self.reason}"
 
 
@@ -111,7 +107,6 @@ class IndexReport:
     """How many passages a model enriched, and what that cost."""
 
     def __str__(self) -> str:
-        """Render as one line, without counts of 0."""
         counts = {name: getattr(self, name) for name in ("added", "changed", "removed", "moved", "unchanged")}
         counts |= {"skipped": 0, "read in part": 0}
         for notice in self.notices:

@@ -33,15 +33,12 @@ class SourceReader(Protocol):
 
     def count(self) -> int:
         """Return the number of passages."""
-        ...
 
     def sources(self, kind: str | None = None) -> dict[str, Source]:
         """Return the sources by key; those of a kind, if it is given."""
-        ...
 
     def source(self, key: str) -> Source | None:
         """Return a source by its key; None if there is none."""
-        ...
 
 
 class SourceWriter(Protocol):
@@ -52,28 +49,21 @@ class SourceWriter(Protocol):
 
     def sources(self, kind: str | None = None) -> dict[str, Source]:
         """Return the sources by key, as they are before the write."""
-        ...
 
     def put(self, source: Source, passages: Iterable[Passage]) -> int:
         """Write a source with its passages, instead of what it has now; return their number."""
-        ...
 
     def extend(self, source: Source, passages: Sequence[Passage]) -> None:
         """Write the passages of a document of a source, instead of those that it has now."""
-        ...
 
     def update(self, key: str, source: Source) -> None:
         """Give a source another key, time or notices; its passages stay."""
-        ...
 
     def remove(self, key: str) -> None:
         """Delete a source and its passages."""
-        ...
 
     def remove_passages(self, names: Sequence[str]) -> None:
         """Delete the passages with these ids, or of documents with them; their sources are read again."""
-        ...
 
     def commit(self, progress: Progress | None = None) -> int:
         """Finish the write; return how many passages were embedded."""
-        ...

@@ -58,7 +58,6 @@ class Change:
             self.count += len(batch)
 
     def __iter__(self) -> Iterator[Passage]:
-        """Yield its passages."""
         place = self._start
         for _ in range(0, self.count, BATCH):
             self._spool.seek(place)
@@ -127,7 +126,6 @@ class StagedWriter:
     _embedded = 0
 
     def __post_init__(self) -> None:
-        """Begin an empty write."""
         self._changes: list[Change] = []
         self._staged = 0
 

@@ -61,7 +61,6 @@ class Budget:
     """What a run has spent of its limits, and of those of the run that it is part of. Safe under threads."""
 
     def __init__(self, limits: Limits, outer: "Budget | None" = None) -> None:
-        """Start to count, and the clock."""
         self.limits, self.outer = limits, outer
         self.timed_out = self.answered = False
         self.tokens, self.usd = 0, 0.0

@@ -281,7 +281,6 @@ class StreamReport(BaseCallbackHandler):
     run_inline = True
 
     def __init__(self) -> None:
-        """Start with a call that is not streamed."""
         self.streamed = False
         self._usages: list[UsageMetadata] = []
 
@@ -306,7 +305,6 @@ class CallCounter(BaseCallbackHandler):
     run_inline = True
 
     def __init__(self) -> None:
-        """Start without calls."""
         self.tokens: list[tuple[int, int, bool]] = []
         """For each call: input tokens, output tokens, and whether they are estimated."""
         self._prompts: dict[Any, list[BaseMessage]] = {}

@@ -53,7 +53,6 @@ class LogprobScorer(Protocol):
 
         Each is a sum over the continuation's tokens and the end token, as in FILCO's code; other pairs do not change it.
         """
-        ...
 
 
 def unbound(target: object) -> Any:

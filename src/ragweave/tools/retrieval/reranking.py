@@ -46,7 +46,6 @@ class PairScorer(Protocol):
 
     def predict(self, pairs: list[tuple[str, str]], /) -> Sequence[float]:
         """Return a score for each pair; higher is better."""
-        ...
 
 
 Reranker = str | PairScorer | BaseDocumentCompressor
