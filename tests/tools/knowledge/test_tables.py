@@ -76,6 +76,8 @@ def test_files_of_twelve_months_are_one_table_and_others_are_not() -> None:
     assert [table.name for table in tables.tables] == ["sales", "costs"]
     assert tables.run("SELECT sum(amount), count(*) FROM sales WHERE file LIKE '%-03%'").rows == [(5, 1)]
     assert tables.run("SELECT sum(amount) FROM sales").rows == [(60,)]
+    with pytest.raises(QueryError, match="no such column: file; it is a column of sales"):
+        tables.run("SELECT file FROM costs")
 
 
 def test_files_of_one_name_in_two_archives_are_apart() -> None:

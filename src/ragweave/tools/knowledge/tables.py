@@ -373,8 +373,11 @@ class Tables:
                 raise QueryError("Write one SELECT.")
             yield self._db.execute(sql)
         except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError) as error:
-            too_long = "the query takes too long: write a simpler one"
-            raise QueryError(too_long if str(error) == "interrupted" else str(error)) from error
+            reason = "the query takes too long: write a simpler one" if str(error) == "interrupted" else str(error)
+            if missing := re.match(r"no such column: (?:\w+\.)?(\w+)$", reason):
+                owners = [t.name for t in self.tables if any(c.name == missing[1].lower() for c in t.columns)]
+                reason += f"; it is a column of {', '.join(owners)}" if owners else ""
+            raise QueryError(reason) from error
         finally:
             watch.cancel()
 
