@@ -226,9 +226,8 @@ def opener(
 def library_of(settings: EvalSettings, retriever: str) -> Library | None:
     """Return the passages that a retriever searches; None unless they are a knowledge base at hand, not too large."""
     mode, kb = searched(retriever, settings.kb)
-    if settings.passages == "given" or settings.corpus not in ("", "kb") or not KnowledgeBase.exists(kb):
-        return None
-    if not needs_kb(mode):
+    is_searched = settings.passages != "given" and settings.corpus in ("", "kb")
+    if not (is_searched and KnowledgeBase.exists(kb) and needs_kb(mode)):
         return None
     base = KnowledgeBase.open(kb)
     return Library(base, mode if mode in MODES else "auto") if len(base) <= _MAX_PASSAGES else None  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
     run/
       run.json         the settings; a run can only be resumed with the same ones
       results.jsonl    one line per question and system, written when it is finished
-      replies.sqlite   every reply of a model (`cache.py`)
+      replies.sqlite   every reply of a model (`tools/replies.py`)
       shard-1-of-8/    or the same three files for each shard
 
 Shards are merged when they are read; no merged file is written.

@@ -143,7 +143,7 @@ def _results(folder: Path, prefix: str, settings: Mapping[str, Any]) -> list[Rec
 
 def trace_of(folder: Path, record: Record) -> str:
     """Return the file of a record's trace; "" if there is none."""
-    files = [shard / record["trace"] for shard in shards(folder) if record.get("trace")]
+    files = (shard / record["trace"] for shard in (shards(folder) if record.get("trace") else ()))
     return next((str(file) for file in files if file.exists()), "")
 
 

@@ -143,9 +143,8 @@ def describe_node(retriever: object) -> StateNode:
 
 
 @model_node("generator")
-def write(state: TableQueryState, options: TableQueryOptions) -> Asking[Query, TableQueryState]:
+def write(state: TableQueryState, _options: TableQueryOptions) -> Asking[Query, TableQueryState]:
     """Ask for a query, or for a better one."""
-    del options
     name, values = "table_query", {"tables": f"{state['schema']}\n\n"}
     for attempt in state["attempts"][-1:]:
         name, values = "table_query_again", {**values, "sql": attempt["sql"], "error": attempt["error"]}
