@@ -15,6 +15,7 @@ from tests.quotes import check_citations
 
 from ragweave import KnowledgeBase, build_graph
 from ragweave.graphs.watch import Watch
+from ragweave.nodes.route import asks_about_all
 from ragweave.testing import MethodTests, ModelCall, ScriptedModel
 from ragweave.tools.replies import ReplyCache, asking
 
@@ -122,6 +123,11 @@ def test_a_run_resumes_at_the_documents_that_are_left(kb: KnowledgeBase) -> None
     out = graph.invoke(None, config)
     assert out["answer"] == f"{STONE.gold()} (read 60 of 60 documents)"
     assert len(model.calls) == 1 + 60 + 1
+
+
+def test_questions_about_everything_are_told_from_others(kb: KnowledgeBase) -> None:
+    assert [question.text for question in QUESTIONS if not asks_about_all(question.text, kb)] == []
+    assert sum(asks_about_all(text, kb) for text in POINT) <= 2
 
 
 def test_concat_pf_and_adaptive_send_questions_about_everything_there(kb: KnowledgeBase) -> None:
