@@ -39,8 +39,8 @@ from ragweave.tools.knowledge.tables import QueryError, Result, Table, Tables
 from ragweave.tools.retrieval import Bm25Retriever
 from ragweave.tools.retrieval.base import known_of
 
-_MAX_SCHEMA = 6_000
-"""Characters that describe tables to the model: those that share most words with the question."""
+_MAX_TABLES, _MAX_SCHEMA = 4, 6_000
+"""Tables that the model is shown, and their characters: small models take columns of others."""
 _SAMPLE = 5
 """Rows that are passages of the answer."""
 
@@ -125,9 +125,10 @@ def likeliest(tables: list[Table], question: str) -> list[Table]:
     """Return the tables that share most words with a question, as many as may be described, in their order."""
     texts = [Document(table.description.replace("_", " "), id=str(place)) for place, table in enumerate(tables)]
     best = Bm25Retriever.from_documents(texts, k=max(len(tables), 1)).invoke(question)
-    places = dict.fromkeys([*(int(str(doc.id)) for doc in best), *range(len(tables))])
+    ordered = dict.fromkeys([*(int(str(doc.id)) for doc in best), *range(len(tables))])
+    places = [*ordered][:_MAX_TABLES]
     sizes = accumulate(len(tables[place].description) for place in places)
-    fitting = [place for place, size in zip(places, sizes, strict=True) if size <= _MAX_SCHEMA] or [*places][:1]
+    fitting = [place for place, size in zip(places, sizes, strict=True) if size <= _MAX_SCHEMA] or places[:1]
     return [tables[place] for place in sorted(fitting)]
 
 
