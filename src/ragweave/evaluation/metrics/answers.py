@@ -166,16 +166,12 @@ METRICS = (
         "rouge_l", "ROUGE-L", "Longest common subsequence with the best reference.", _rouge("rougeL"), source=_ROUGE
     ),
     Metric(
-        "rouge_1",
-        "ROUGE-1",
-        "Words shared with the reference that has the best ROUGE-L.",
-        _rouge("rouge1"),
-        source=_ROUGE,
+        "rouge_1", "ROUGE-1", "Words shared with the reference of the best ROUGE-L.", _rouge("rouge1"), source=_ROUGE
     ),
     Metric(
         "rouge_2",
         "ROUGE-2",
-        "Pairs of words shared with the reference that has the best ROUGE-L.",
+        "Pairs of words shared with the reference of the best ROUGE-L.",
         _rouge("rouge2"),
         source=_ROUGE,
     ),

@@ -131,10 +131,7 @@ METRICS = (
     Metric("precision", "Precision", "Share of the prompt's passages that are gold.", _precision, source=_BLENDFILTER),
     Metric("s_precision", "S-Precision", "The prompt held exactly the gold passages.", _just_gold, source=_BLENDFILTER),
     Metric(
-        "filter_recall",
-        "Filter recall",
-        "Share of the retrieved gold passages that were in the prompt.",
-        _filter_recall,
+        "filter_recall", "Filter recall", "Share of retrieved gold passages that were in the prompt.", _filter_recall
     ),
     *(
         Metric(f"recall@{k}", f"R@{k}", f"Share of the gold passages among the first {k}.", _ranked(recall_at, k))
@@ -143,11 +140,7 @@ METRICS = (
     Metric("ndcg@10", "nDCG@10", "Discounted gain of the first 10, by grade.", _ranked(ndcg_at, 10), source=_NDCG),
     Metric("mrr@10", "MRR@10", "One over the rank of the first gold passage.", _ranked(mrr_at, 10)),
     Metric(
-        "answer_recall",
-        "Answer recall",
-        "A passage in the prompt contains a right answer.",
-        _answer_recall,
-        source=_DPR,
+        "answer_recall", "Answer recall", "A passage in the prompt has a right answer.", _answer_recall, source=_DPR
     ),
     Metric(
         "output_precision",

@@ -149,17 +149,10 @@ _TYPES = (
     ),
     FileType("jsonl", (".jsonl", ".ndjson"), "the object of each line as a row", of_text(load_json_lines), light=True),
     FileType(
-        "notebook",
-        (".ipynb",),
-        "text, code and printed output of a Jupyter notebook",
-        of_text(load_notebook),
-        light=True,
+        "notebook", (".ipynb",), "text, code and output of a Jupyter notebook", of_text(load_notebook), light=True
     ),
     FileType(
-        "mail",
-        (".eml",),
-        "sender, recipient, date, subject and text of an e-mail, and its attachments",
-        of_bytes(load_mail),
+        "mail", (".eml",), "sender, recipient, date, subject, text and attachments of an e-mail", of_bytes(load_mail)
     ),
     FileType("mailbox", (".mbox",), "each mail as above, with its attachments", load_mailbox),
     FileType("zip", (".zip",), "the files in it, each as its type", load_zip),
