@@ -104,6 +104,8 @@ def test_names_that_sql_does_not_take() -> None:
     assert [column.name for column in tables.tables[0].columns] == names
     result = tables.run(f"SELECT {' + '.join(names)} FROM sales")
     assert (result.rows, result.numbers) == ([(36,)], [1])
+    (table,) = Tables([[row_of(1, "/docs/sqlite_master.csv", {"n": "1"})]]).tables
+    assert table.name == "c_sqlite_master"
 
 
 def test_the_rows_that_a_result_was_computed_from() -> None:
@@ -329,3 +331,19 @@ def test_rows_are_saved_as_their_file_has_them(kb: KnowledgeBase, tmp_path: Path
     (row,) = csv.DictReader(path.read_text().splitlines())
     assert tables.save("WITH t AS (SELECT 1 AS n) SELECT n FROM t", tmp_path / "none.csv") == 0
     assert row == {"name": "Ann", "it_pay": "10", "status": "open", "source": str(tmp_path / "it" / "pay.csv")}
+
+
+def test_saved_cells_are_not_formulas_and_a_file_may_have_a_column_source(tmp_path: Path) -> None:
+    cells = {"name": "=1+1", "note": "-2+3+cmd|' /C calc'!A0", "loss": "-5.20 EUR", "source_": "Web", "@x": "-"}
+    tables_of(cells).save("SELECT count(*) FROM sales", tmp_path / "rows.csv")
+    header, row = csv.reader((tmp_path / "rows.csv").read_text().splitlines())
+    assert header == ["name", "note", "loss", "source", "'@x", "source"]
+    assert row[:5] == ["'=1+1", "'-2+3+cmd|' /C calc'!A0", "-5.20 EUR", "Web", "-"]
+
+
+def test_the_date_of_a_file_is_not_a_column_of_its_rows() -> None:
+    dates = {"date": "2024-03-01", "date_from": "name"}
+    (table,) = tables_of({"n": "1"} | dates, {"n": "2"} | dates).tables
+    assert [column.name for column in table.columns] == ["n"]
+    (table,) = tables_of({"n": "1"} | dates | {"date_from": "field"}).tables
+    assert [column.name for column in table.columns] == ["n", "date"]

@@ -208,6 +208,8 @@ _Rows = list[tuple[int, dict[str, Any]]]
 def _cells(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the own fields of a passage; those with reserved names have an underscore in its metadata."""
     own = {name: value for name, value in metadata.items() if name not in RESERVED or (name == "title" and value)}
+    if TABLE in metadata and metadata.get("date_from", "field") != "field":
+        del own["date"]  # that of its file
     return {name[:-1] if name[-1:] == "_" and name[:-1] in RESERVED else name: own[name] for name in own}
 
 
@@ -325,7 +327,7 @@ class Tables:
     def _identifier(self, label: str, taken: Sequence[str]) -> str:
         """Return a name that SQL takes without quotes."""
         name = re.sub(r"\W+", "_", label.strip().lower()).strip("_")[:60] or "column"
-        name = f"c_{name}" if name[0].isdigit() else name
+        name = f"c_{name}" if name[0].isdigit() or name.startswith("sqlite_") else name
         try:
             (value,) = self._db.execute(f'SELECT {name} FROM (SELECT 1 AS "{name}")').fetchone()  # noqa: S608 - as above
         except sqlite3.Error:  # a keyword
@@ -452,14 +454,25 @@ class Tables:
             QueryError: The query cannot be run.
         """
         docs = self.passages(self.run(sql).numbers)
-        rows = [{**_cells(doc.metadata), "source": doc.metadata["source"]} for doc in docs]
+        rows = [_cells(doc.metadata) for doc in docs]
         if not rows:
             return 0
+        names = [*dict.fromkeys(name for row in rows for name in row)]
         with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
-            writer = csv.DictWriter(file, [*dict.fromkeys(name for row in rows for name in row)])
-            writer.writeheader()
-            writer.writerows(rows)
+            writer = csv.writer(file)
+            writer.writerow([*map(_as_text, names), "source"])
+            for row, doc in zip(rows, docs, strict=True):
+                writer.writerow([*(_as_text(row.get(name)) for name in names), doc.metadata["source"]])
         return len(rows)
+
+
+def _as_text(cell: Any) -> Any:
+    """Return a cell that Excel does not compute: what begins like a formula, and is not an amount, gets an apostrophe."""
+    is_formula = isinstance(cell, str) and _FORMULA.match(cell) and not _AMOUNT.fullmatch(cell)
+    return f"'{cell}" if is_formula else cell
+
+
+_FORMULA = re.compile(r"[=+@\t\r-].", re.S)
 
 
 _SELECT = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:SELECT|WITH)\b", re.I | re.S)
