@@ -130,6 +130,8 @@ def test_a_text_that_no_row_has_is_answered_with_those_nearest() -> None:
     tables = tables_of({"state": "open"}, {"state": "closed"})
     assert tables.hint("SELECT count(*) FROM sales WHERE state = 'close'") == ""
     assert tables.hint("SELECT count(*) FROM sales WHERE state = 'clsed'") == "No state is 'clsed'; there are: closed."
+    many = tables_of(*({"state": f"state {n}"} for n in range(1200)))
+    assert many.hint("SELECT count(*) FROM sales WHERE state = 'state 1199' AND rowid < 5") == ""
 
 
 ATTACKS = """

@@ -48,6 +48,8 @@ _SAMPLE = 300
 """Values that tell whether a column may have amounts, or dates."""
 _LISTED, _SHOWN = 12, 40
 """Values of a text column that its description lists if there are no more, and characters of each."""
+_COMPARED = 1_000
+"""Values of a column that are compared with a text that no row has."""
 _ABSENT = frozenset(("", "-", "–", "—", "n/a", "n.a.", "na", "nan", "null", "none", "unknown", "tbd", "?", "."))
 """Cells without a value in a column that is not of texts, where NA may be Namibia."""
 _LIMITS = {
@@ -428,11 +430,11 @@ class Tables:
                 is_text = any(column.name == name.lower() and column.kind == "TEXT" for column in table.columns)
                 if not is_text or not re.search(rf"\b{table.name}\b", sql, re.I):
                     continue
-                query = f'SELECT DISTINCT "{name}" FROM "{table.name}" WHERE "{name}" IS NOT NULL LIMIT 1000'  # noqa: S608
+                query = f'SELECT DISTINCT "{name}" FROM "{table.name}" WHERE "{name}" IS NOT NULL'  # noqa: S608
                 with self._lock, self._query(query) as cursor:
                     values = {value.lower(): value for (value,) in cursor}
                 if not any(wanted in value for value in values):
-                    near = difflib.get_close_matches(wanted, values, 5, 0.4) or [*values][:8]
+                    near = difflib.get_close_matches(wanted, [*values][:_COMPARED], 5, 0.4) or [*values][:8]
                     shown = ", ".join(one_line(values[value])[:_SHOWN] for value in near)
                     hints.append(f"No {name} is '{wanted}'; there are: {shown}.")
         return " ".join(hints)
