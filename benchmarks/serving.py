@@ -2,6 +2,9 @@
 
     python benchmarks/serving.py                    # all rows, 200 clients
     python benchmarks/serving.py lexical --requests 5000 --serve "--workers 2"
+    python benchmarks/serving.py lexical --clients 50 --serve "--workers 2" --kb pg:postgresql://host/db#new
+
+With `--kb`, the articles lie at that address, and another process replaces one source there again and again.
 
 Each row starts a server in a process of its own over the bundled articles and asks their questions by 200 clients, each
 of which asks again as soon as it has an answer, and waits as long as `Retry-After` says after a 429. Rows:
@@ -24,7 +27,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +49,19 @@ ROWS = {
     "slow-64": (2_000, "", "none", ["--concurrency", "64"]),
 }
 """Requests, model (empty: the slow fake), embedding model (empty: the default), options of `serve`."""
+
+
+WRITER = """
+import sys
+from langchain_core.documents import Document
+from ragweave.tools.knowledge import open_knowledge_base
+with open_knowledge_base(sys.argv[1]) as kb:
+    number = 0
+    while True:
+        kb.index_documents([Document(f"State {number} of Alden, part {at}.") for at in range(20)], "changing")
+        number += 1
+        print(number, flush=True)
+"""
 
 
 @dataclass
@@ -130,10 +146,20 @@ async def measured(url: str, pid: int, requests: int, clients: int) -> Load:
 
 
 @contextmanager
-def server(kb: Path, model: str, options: list[str]) -> Iterator[tuple[str, int]]:
+def writer(kb: str, written: Path) -> Iterator[None]:
+    """Replace a source again and again; each time is a line of a file."""
+    with written.open("w") as lines, subprocess.Popen([sys.executable, "-c", WRITER, kb], stdout=lines) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def server(kb: str, model: str, options: list[str], folder: Path) -> Iterator[tuple[str, int]]:
     """Start `ragweave serve`; yield its URL and process id."""
-    command = [*RAGWEAVE, "serve", "concat", "--kb", str(kb), "--model", model, "--port", "0", *options]
-    log = kb.parent / "log"  # a pipe that nobody reads would stop the server once it is full
+    command = [*RAGWEAVE, "serve", "concat", "--kb", kb, "--model", model, "--port", "0", *options]
+    log = folder / "log"  # a pipe that nobody reads would stop the server once it is full
     with log.open("w") as errors, subprocess.Popen(command, stderr=errors) as process:
         while not (match := re.search(r"at (http://\S+)/v1", log.read_text())):
             time.sleep(0.2)
@@ -159,13 +185,13 @@ def quantile(values: list[float], share: float) -> float:
     return round(sorted(values)[min(len(values) - 1, int(share * len(values)))], 3)
 
 
-def row(name: str, requests: int, clients: int, more: list[str]) -> dict[str, Any]:
+def row(name: str, requests: int, clients: int, more: list[str], address: str) -> dict[str, Any]:
     """Measure one row."""
     usual, model, embedding, options = ROWS[name]
     with tempfile.TemporaryDirectory() as folder:
-        kb = Path(folder) / "kb"
+        kb, written = address or f"{folder}/kb", Path(folder, "written")
         own = ["--embedding", embedding] if embedding else []
-        subprocess.run([*RAGWEAVE, "index", "--bundled", "--kb", str(kb), *own], check=True, capture_output=True)
+        subprocess.run([*RAGWEAVE, "index", "--bundled", "--kb", kb, *own], check=True, capture_output=True)
         fake = None
         if not model:
             fake = subprocess.Popen([sys.executable, __file__, "--fake", "8765"])
@@ -173,17 +199,21 @@ def row(name: str, requests: int, clients: int, more: list[str]) -> dict[str, An
             while not listens("http://127.0.0.1:8765"):
                 time.sleep(0.2)
         try:
-            with server(kb, model, [*options, *more]) as (url, pid):
+            beside = writer(kb, written) if address else nullcontext()
+            with server(kb, model, [*options, *more], Path(folder)) as (url, pid), beside:
                 started = time.perf_counter()
                 load = asyncio.run(measured(url, pid, requests or usual, clients))
                 seconds = time.perf_counter() - started
         finally:
             if fake:
                 fake.terminate()
+        writes = written.read_text().count("\n") if address else 0
     fifth = load.memory[len(load.memory) // 5 :]
     return {
         "row": name,
         "options": [*options, *more],
+        "kb": address.partition(":")[0] or "folder",
+        "writes": writes,
         "clients": clients,
         "answered": len(load.seconds),
         "failed": load.failed,
@@ -208,13 +238,14 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=0)
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--serve", default="", help="More options of serve, such as '--workers 2'.")
+    parser.add_argument("--kb", default="", help="an address, instead of a new folder")
     parser.add_argument("--fake", type=int)
     given = parser.parse_args()
     if given.fake:
         asyncio.run(slow_fake(given.fake))
         return
     for name in given.rows or ROWS:
-        result = row(name, given.requests, given.clients, given.serve.split())
+        result = row(name, given.requests, given.clients, given.serve.split(), given.kb)
         print(json.dumps(result), flush=True)
         with RESULTS.open("a", encoding="utf-8") as file:
             file.write(json.dumps(result) + "\n")

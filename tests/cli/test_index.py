@@ -35,6 +35,8 @@ def test_mistakes_are_one_line_and_exit_2(ragweave: Run, tmp_path: Path, kb: Pat
         (("index", str(tmp_path), "--kb", "kb", "--chunker", "heading", *BM25), "headings"),
         (("index", "https://example.org/a", "--kb", "kb", *BM25), "read only with --fetch"),
         (("index", str(tmp_path), "--kb", "kb", "--language", "klingon", *BM25), "klingon"),
+        (("index", str(tmp_path), "--ray", "--kb", "new"), "--ray needs --kb lance:"),
+        (("index", str(tmp_path), "--ray", "--kb", "lance:new", "--enrich", "x"), "leave out web pages"),
     ]
     for args, message in cases:
         done = ragweave(*args, cwd=tmp_path)

@@ -62,6 +62,12 @@ def index(
         str | None,
         typer.Option(metavar="MODEL", help="Ask a chat model about each passage, once, for names and facts to index."),
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray", metavar="[ADDRESS]", help="Read and embed files on Ray: auto, HOST:PORT; alone: this machine."
+        ),
+    ] = None,
     wait: Annotated[float, typer.Option(help="Seconds to wait while another process writes to KB.")] = 60,
     max_file_seconds: Annotated[
         float, typer.Option(help="Seconds to read a file, or each MiB of a large one; a slower file is skipped.")
@@ -90,12 +96,16 @@ def index(
         return
     if not sources and not pages:
         raise UsageError("nothing to index: give files or folders, or use --bundled")
+    cluster = _cluster(ray, kb, others=bool(pages or loader or enrich))
     from ragweave.tools.knowledge import FileLimits
 
     limits = FileLimits(max_seconds=max_file_seconds, max_memory=max_file_memory)
     with _opened(kb, settings, [] if loader else sources) as base:
         base.wait = wait
-        reports = _with_bar(base, sources, pages, loader, limits, enrich)
+        if cluster is None:
+            reports = _with_bar(base, sources, pages, loader, limits, enrich)
+        else:
+            reports = [_on_ray(kb, sources, cluster, limits)]
         for report in reports:
             _show(base, report)
         if fields:
@@ -158,6 +168,26 @@ def _with_bar(
             return [base.index_documents(_loaded(loader, source), source, advance, enrich=enrich) for source in sources]
         reports = [base.index_paths(sources, advance, limits, enrich=enrich)] if sources else []
         return [*reports, *([base.index_pages(pages, advance, limits, enrich=enrich)] if pages else [])]
+
+
+def _cluster(address: str | None, kb: str, *, others: bool) -> Any:
+    """Connect to a Ray cluster, if there is an address; raise `UsageError` unless it can do all that is asked for."""
+    if address is None:
+        return None
+    if others:
+        raise UsageError("--ray reads files: leave out web pages, --loader and --enrich")
+    if not kb.startswith(("lance:", "pg:")):
+        raise UsageError("--ray needs --kb lance:… or pg:…, to which many hosts can write")
+    from ragweave.tools.cluster import connected
+
+    return connected("Indexing on Ray", address)
+
+
+def _on_ray(kb: str, sources: list[str], cluster: Any, limits: FileLimits) -> IndexReport:
+    from ragweave.tools.knowledge.servers import index_on_ray
+
+    with progress_bar() as bar:
+        return index_on_ray(kb, sources, cluster, limits, _stages(bar))
 
 
 def _loaded(loader: str, argument: str) -> Iterator[Document]:

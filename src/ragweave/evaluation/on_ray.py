@@ -9,20 +9,15 @@ If a node is lost, Ray restarts its tasks, which resume from their folders if al
 return their files, which are written here.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
-from ragweave.errors import UsageError, need
 from ragweave.evaluation.folder import shard_folder
 from ragweave.evaluation.run import Summary
+from ragweave.tools.cluster import LOCAL, connected, each_on_cluster
 from ragweave.tools.models.budget import Limits
 
-LOCAL = "local"
-"""The address that means this machine alone."""
 _FILES = ("run.json", "results.jsonl")
-_SECRETS = ("_API_KEY", "_BASE_URL", "_API_BASE")
-"""Endings of the names of environment variables that tasks need."""
 
 
 def run_on_ray(
@@ -48,29 +43,17 @@ def run_on_ray(
         UsageError: There is no cluster at the address, or `work` refuses its settings.
         MissingExtraError: Ray is not installed.
     """
-    need("A run on Ray", "ray", "ray")
-    import ray
-
-    folder = folder.resolve()
-    try:
-        ray.init(address=None if address == LOCAL else address, ignore_reinit_error=True, log_to_driver=False)
-    except (ConnectionError, ValueError) as error:
-        raise UsageError(f"no Ray cluster at {address}: {' '.join(str(error).split())}") from error
-    shards = shards or _begun(folder) or 2 * len([node for node in ray.nodes() if node["Alive"]])  # type: ignore[no-untyped-call]
+    folder, ray = folder.resolve(), connected("A run on Ray", address)
+    shards = shards or _begun(folder) or 2 * len([node for node in ray.nodes() if node["Alive"]])
     options = {"limits": limits.shared_by(shards)} if limits else {}  # `make_labels` takes none
-    secrets = {name: value for name, value in os.environ.items() if name.endswith(_SECRETS)}
 
-    @ray.remote(num_gpus=gpus, max_retries=3)
-    def task(shard: str) -> tuple[str, Summary, dict[str, bytes]]:
-        os.environ.update(secrets)
+    def run(shard: str) -> tuple[str, Summary, dict[str, bytes]]:
         summary = work(shard=shard, quiet=True, **options)
         place = shard_folder(folder, shard)
         return shard, summary, {name: (place / name).read_bytes() for name in _FILES}
 
-    waiting, total = [task.remote(f"{number}/{shards}") for number in range(1, shards + 1)], Summary()
-    while waiting:
-        [done], waiting = ray.wait(waiting)
-        shard, summary, files = ray.get(done)
+    total, names = Summary(), [f"{number}/{shards}" for number in range(1, shards + 1)]
+    for shard, summary, files in each_on_cluster(ray, run, names, gpus=gpus):
         place = shard_folder(folder, shard)
         place.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():

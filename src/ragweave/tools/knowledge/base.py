@@ -43,7 +43,7 @@ from ragweave.tools.knowledge.filters import (
     tests_of,
 )
 from ragweave.tools.knowledge.index import FolderIndex, damaged_files
-from ragweave.tools.knowledge.ingest import Ingest
+from ragweave.tools.knowledge.ingest import Ingest, roots_of
 from ragweave.tools.knowledge.loaders.text import dated, day_in, own_fields
 from ragweave.tools.knowledge.loaders.worker import Worker
 from ragweave.tools.knowledge.search import Embedder, Query, View, search
@@ -364,10 +364,8 @@ class AbstractKnowledgeBase(ABC):
             KnowledgeBaseError: A path does not exist, or the write fails.
             ModelError: The model fails; its replies are kept, and the next call goes on from there.
         """
-        given = listed(paths)
-        if not given or any(not str(path).strip() for path in given):
-            raise UsageError("give at least one file or folder to index (. is this folder)")
-        return self._ingest(lambda ingest: ingest.paths(map(Path, given)), progress, limits, enrich)
+        roots = roots_of(paths)
+        return self._ingest(lambda ingest: ingest.paths(roots), progress, limits, enrich)
 
     def index_pages(
         self,

@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -28,6 +28,7 @@ from ragweave.tools.knowledge.loaders.worker import EXCEEDED, Worker
 from ragweave.tools.knowledge.settings import IndexSettings, Notice, Progress
 from ragweave.tools.knowledge.sources import Source, SourceWriter
 from ragweave.tools.knowledge.store import FILE
+from ragweave.tools.retrieval.base import listed
 
 _CLOCK = 2_000_000_000
 """Nanoseconds within which two changes may leave a file with the same time."""
@@ -59,19 +60,18 @@ class Ingest:
     dates: Counter[str] = field(default_factory=Counter)
     """Texts by the origin of their date, as in an `IndexReport`."""
 
-    def paths(self, paths: Iterable[Path]) -> None:
-        """Take the files under some paths: read new and changed ones, remove missing ones.
+    def paths(self, roots: Sequence[str]) -> None:
+        """Take the files under some absolute paths: read new and changed ones, remove missing ones.
 
         Raises:
             KnowledgeBaseError: A path does not exist and was never indexed.
         """
         known = self._known("file")
-        roots = [os.path.abspath(path) for path in paths]  # noqa: PTH100 - `resolve` would follow links
         files: dict[str, None] = {}
         for root in roots:
             if not os.path.lexists(root) and not any(_under(key, root) for key in known):
                 raise KnowledgeBaseError(f"no such file or folder: {root}")
-            files |= dict.fromkeys(self._walk(root))
+            files |= dict.fromkeys(files_under(root, self._deny))
         denied = [notice.path for notice in self.notices]
         inside = (key for key in known.keys() - files.keys() if any(_under(key, root) for root in roots))
         gone = {key for key in inside if not any(_under(key, folder) for folder in denied)}
@@ -84,20 +84,8 @@ class Ingest:
             self.writer.remove(key)
             self.counts["removed"] += 1
 
-    def _walk(self, root: str) -> Iterator[str]:
-        """Yield the files of a folder, sorted, or `root` if it is a file; no hidden or lock files, no knowledge bases."""
-        if not Path(root).is_dir():
-            yield from [root] * os.path.lexists(root)
-            return
-
-        def deny(error: OSError) -> None:
-            self.notices.append(Notice(error.filename, error.strerror or str(error)))
-
-        for folder, names, files in os.walk(root, onerror=deny):
-            names[:] = sorted(name for name in names if name[0] != "." and not Path(folder, name, FILE).exists())
-            yield from (
-                f"{folder.rstrip(os.sep)}{os.sep}{name}" for name in sorted(files) if not name.startswith((".", "~$"))
-            )
+    def _deny(self, error: OSError) -> None:
+        self.notices.append(Notice(error.filename, error.strerror or str(error)))
 
     def _file(self, key: str, before: Source | None, lost: dict[str, Source]) -> None:
         """Take a file, unless its size and time, or its bytes, are as `before`.
@@ -218,6 +206,29 @@ class Ingest:
 
     def _repeat(self, source: Source) -> None:
         self.notices += [Notice(source.key, *notice) for notice in source.notices]
+
+
+def roots_of(paths: object) -> list[str]:
+    """Return one or several paths as absolute ones; raise `UsageError` if there is none, or an empty one."""
+    given = [str(path) for path in listed(paths)]
+    if not given or not all(path.strip() for path in given):
+        raise UsageError("give at least one file or folder to index (. is this folder)")
+    return [os.path.abspath(path) for path in given]  # noqa: PTH100 - `resolve` would follow links
+
+
+def files_under(root: str, deny: Callable[[OSError], None] | None = None) -> Iterator[str]:
+    """Yield the files of a folder, sorted, or `root` if it is a file; no hidden or lock files, no knowledge bases.
+
+    `deny` is told of folders that cannot be read.
+    """
+    if not Path(root).is_dir():
+        yield from [root] * os.path.lexists(root)
+        return
+    for folder, names, files in os.walk(root, onerror=deny):
+        names[:] = sorted(name for name in names if name[0] != "." and not Path(folder, name, FILE).exists())
+        yield from (
+            f"{folder.rstrip(os.sep)}{os.sep}{name}" for name in sorted(files) if not name.startswith((".", "~$"))
+        )
 
 
 def _opened(key: str, before: Source | None) -> tuple[Source, BinaryIO | None]:

@@ -1,23 +1,31 @@
 """Knowledge bases at addresses: in PostgreSQL and LanceDB with all that a folder has, in Chroma with vectors alone."""
 
-from collections.abc import Collection, Iterator
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, RagweaveError, UsageError
+from ragweave.tools.cluster import each_on_cluster
 from ragweave.tools.knowledge.base import AbstractKnowledgeBase, KnowledgeBase, SomeSettings, agreed, embeddings_of
 from ragweave.tools.knowledge.candidates import CandidateView, VectorSample
+from ragweave.tools.knowledge.ingest import files_under, roots_of
+from ragweave.tools.knowledge.settings import FileLimits, IndexReport, Progress
 from ragweave.tools.knowledge.staging import Engine, StagedWriter
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.text.untrusted import without_secrets
 
 ENGINES = {"lance": "lance", "pg": "postgres", "chroma": "chroma"}
 """The extra that brings a store's client, by the kind of address."""
+_MAX_FILES = 200
+"""Files that a task of a cluster reads."""
 
 
 def _engine(kind: str, url: str, name: str) -> Engine:
@@ -51,6 +59,47 @@ def open_knowledge_base(
     if is_address(place):
         return ServedKnowledgeBase(str(place), embeddings, create=False)
     return KnowledgeBase.open(place, embeddings=embeddings)
+
+
+def index_on_ray(
+    place: str, paths: Iterable[str], ray: Any, limits: FileLimits | None, progress: Progress | None = None
+) -> IndexReport:
+    """Bring a knowledge base at `lance:` or `pg:` up to date with files, by the nodes of a cluster that `connected` returned.
+
+    Each task reads some of the files, which have the same paths on all nodes, embeds their passages and commits them.
+    If its node is lost, another task does so again; files that were committed before count as unchanged. At last this
+    process removes what is gone, and reads what changed meanwhile.
+
+    Raises:
+        KnowledgeBaseError: There is no such knowledge base, a path does not exist, or a task cannot write.
+    """
+    kind, _, rest = place.partition(":")
+    if kind == "lance" and "://" not in rest:
+        place = f"lance:{os.path.abspath(rest)}"  # noqa: PTH100 - tasks have folders of their own
+    roots = roots_of(paths)
+    files = [*dict.fromkeys(file for root in roots for file in files_under(root))]
+    size = max(1, min(_MAX_FILES, int(len(files) / (2 * ray.cluster_resources()["CPU"]))))
+
+    def indexed(part: list[str]) -> IndexReport:
+        with ServedKnowledgeBase(place, create=False) as kb:
+            return kb.index_paths(part, limits=limits)
+
+    counts, dates = Counter[str](), Counter[str]()
+    parts = [files[start : start + size] for start in range(0, len(files), size)]
+    for done, report in enumerate(each_on_cluster(ray, indexed, parts), 1):
+        counts.update(added=report.added, changed=report.changed, embedded=report.embedded)
+        dates.update(report.dates)
+        if progress:
+            progress("read", done, len(parts))
+    with ServedKnowledgeBase(place, create=False) as kb:
+        last = kb.index_paths(roots, limits=limits)
+    new = counts["added"] + counts["changed"]
+    return replace(
+        last,
+        **{name: getattr(last, name) + count for name, count in counts.items()},
+        unchanged=max(0, last.unchanged - new),
+        dates=dates + Counter(last.dates),
+    )
 
 
 class ServedKnowledgeBase(AbstractKnowledgeBase):
