@@ -68,6 +68,12 @@ def test_the_rows_of_an_answer_are_saved(scripted: Models, tmp_path: Path) -> No
     assert [row.rpartition(",")[0] for row in rows] == ["ticket,status", "1,closed", "3,closed"]
     scripted["x"] = ScriptedModel(script={"write": "NONE", "answer": "Unknown"})
     assert "no file" in run("ask", "Who?", *given, cwd=tmp_path).stderr
+    (tmp_path / "log.md").write_text(
+        "---\nsql: SELECT count(*) FROM tickets\n---\nThe zeppelin query counts tickets.\n"
+    )
+    assert run("index", "log.md", "--embedding", "none", cwd=tmp_path).returncode == 0
+    done = run("ask", "What does the zeppelin query count?", "--model", "extractive", "--save", "own.csv", cwd=tmp_path)
+    assert "no file" in done.stderr and not (tmp_path / "own.csv").exists()
 
 
 def test_options_are_read_by_their_types(scripted: Models, kb: Path) -> None:
