@@ -178,7 +178,7 @@ def test_a_second_writer_is_refused(tmp_path: Path, docs: Path) -> None:
 
     model.before = meddle
     assert kb.index_paths([docs]).added == 2
-    assert errors and "another process is writing" in errors[0]
+    assert errors and "another process has been writing" in errors[0]
     model.before = lambda: None
     kb.add(Document("Two."))
 
