@@ -1,8 +1,8 @@
-"""Make the pictures of README and docs: a terminal session that is really run, and the page of a run.
+"""Make the pictures of README and docs: a terminal session that is really run, a trace page and a report.
 
     make pictures        # or: python docs/pictures.py
 
-Needs Chromium for the page. The session runs with the defaults, over the bundled articles, in an empty folder.
+Needs Chromium for the pages. The session runs with the defaults, over the bundled articles, in an empty folder.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from PIL import Image
 from rich.console import Console
 from rich.text import Text
 
@@ -60,24 +59,15 @@ def session(folder: Path) -> str:
     return FONTS.sub("", console.export_svg(title="ragweave", unique_id="session"))
 
 
-def photograph(page: Path, out: Path, *, dark: bool = False, phone: bool = False) -> None:
-    """Take a picture of a page, on a desktop or on a phone of 390 pixels, which Chromium shows in a frame."""
+def photograph(page: Path, out: Path) -> None:
+    """Take a picture of a page on a desktop."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         raise SystemExit("no Chromium found")
-    if phone:
-        text = f'<body style="margin:0"><iframe src="{page.name}" width=390 height=844 style="border:0"></iframe>'
-        page = page.with_name("phone.html")
-        page.write_text(text, "utf-8")
     with tempfile.TemporaryDirectory() as profile:
-        words = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-        words += ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] if dark else []
-        words += ["--window-size=500,844", "--force-device-scale-factor=2"] if phone else ["--window-size=1180,1000"]
+        words = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1180,1000"]
         words += [f"--user-data-dir={profile}", f"--screenshot={out}", page.as_uri()]
         subprocess.run(words, check=True, stderr=subprocess.DEVNULL, timeout=120)
-    if phone:
-        with Image.open(out) as picture:
-            picture.crop((0, 0, 780, 1688)).save(out)
 
 
 def main() -> None:
@@ -90,10 +80,8 @@ def main() -> None:
         (ASSETS / "session.svg").write_text(session(folder), "utf-8")
         run(f'ragweave ask "{QUESTION}" --kb kb --trace --save run.html', folder)
         photograph(folder / "run.html", ASSETS / "trace.png")
-        photograph(folder / "run.html", ASSETS / "trace-dark.png", dark=True)
         run(f"ragweave eval jsonl:{QUESTIONS} --kb kb --methods {METHODS} --out run", folder)
         photograph(folder / "run" / "report.html", ASSETS / "report.png")
-        photograph(folder / "run" / "report.html", ASSETS / "report-phone-dark.png", dark=True, phone=True)
 
 
 if __name__ == "__main__":

@@ -26,13 +26,13 @@ class AdaptiveOptions(
 ):
     own_paper = ""
 
-    union: Literal["interleave", "by_query"] = Field("interleave", description="How the queries' passages join.")
+    union: Literal["interleave", "by_query"] = Field("interleave", description="How the queries' passages are joined.")
     top: filco.Top = Field(None, description="Maximum segments kept; none: no limit.")
     answer: Literal["concat", "reason", "reference", "generate"] = Field(
         "concat",
         description="How the answer is asked for: Concat, BlendFilter's two turns, SlimPLM's or FILCO's prompt.",
     )
-    fallback: bool = Field(True, description="Whether Post-Fusion asks each passage alone where the answer is Unknown.")
+    fallback: bool = Field(True, description="Whether Post-Fusion reads each passage alone if the answer is Unknown.")
 
 
 class AdaptiveState(slimplm.ProxyState, blendfilter.BlendFilterState, total=False):

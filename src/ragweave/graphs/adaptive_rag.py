@@ -35,11 +35,11 @@ class AdaptiveRagOptions(ircot.IrcotOptions):
 
     strategy: Literal["classified", "none", "one", "many"] = Field(
         "classified",
-        description="Who chooses the route: the classifier, or nobody: the same for every question (the paper's No "
+        description="Whether the classifier chooses the route, or every question takes the same one (the paper's No "
         "Retrieval, Single-step and Multi-step Approach). Passages that the caller gives are read once, or with `many` "
         "reasoned over step by step.",
     )
-    k_one: int = Field(15, ge=1, description="Passages of a single round; `k` are those of each of many.")
+    k_one: int = Field(15, ge=1, description="Passages of a single round; `k` is for each of many rounds.")
     fallback_retrieval: bool = Field(
         True, description="Whether to retrieve once if the answer without passages is Unknown; the paper stops there."
     )

@@ -46,7 +46,7 @@ class AgenticOptions(ChainOptions):
     max_rounds: int = Field(
         10, ge=1, description="Maximum rounds of tool calls before the answer is forced (released code)."
     )
-    neighbours: int = Field(1, ge=0, description="Neighbours that are read before and after a passage.")
+    neighbours: int = Field(1, ge=0, description="How many neighbours are read before and after a passage.")
     fallback_retrieval: bool = Field(
         True, description="Whether to search first if the model answers before it has read anything."
     )
@@ -285,7 +285,7 @@ def to_tools(state: AgenticState, runtime: Runtime[AgenticOptions]) -> Route:
 @method(
     "agentic",
     paper="Du et al. 2026, A-RAG",
-    when="Multi-hop questions, with a model that calls tools well: a 1.5B loses by it.",
+    when="Multi-hop questions, with a model that calls tools well: a 1.5B model loses by it.",
     group="agentic",
     calls=lambda o: (1 + o.fallback_retrieval, o.max_rounds + 1),
     options=AgenticOptions,

@@ -43,11 +43,13 @@ QueryKind = Literal["question", "external", "internal"]
 
 
 class BlendFilterOptions(ShotOptions):
-    queries: tuple[QueryKind, ...] = Field(("question", "external", "internal"), description="What is blended (3.2).")
+    queries: tuple[QueryKind, ...] = Field(
+        ("question", "external", "internal"), description="Which queries are blended (3.2)."
+    )
     hops: int = Field(1, ge=1, description="External augmentations in a row (remark 1: one).")
     knowledge_filter: bool = Field(True, description="Whether the model drops passages that don't help (3.3).")
     shots: int = Field(3, ge=0, le=3, description="Examples in the reasoning prompts (appendix F: three).")
-    union: Literal["interleave", "by_query"] = Field("by_query", description="How the queries' passages join.")
+    union: Literal["interleave", "by_query"] = Field("by_query", description="How the queries' passages are joined.")
 
 
 class BlendFilterState(RAGState, total=False):

@@ -34,8 +34,8 @@ class CollectionOptions(Options):
 
     collection: Literal["", "auto"] = Field(
         "",
-        description="`auto`: English questions that count, list or compare all things of a kind in the knowledge base are "
-        "answered by `table_query` where a table has what they name, else by `exhaustive`.",
+        description="`auto`: English questions that count, list or compare all things of a kind in the knowledge base go "
+        "to `table_query` if a table has what they name, else to `exhaustive`.",
     )
 
     @property

@@ -48,7 +48,7 @@ class CragOptions(SearchOptions):
     max_strips: int | None = Field(
         5, ge=1, description="Maximum number of strips that are kept (appendix B.2); none: all that help."
     )
-    strip_sentences: int = Field(3, ge=1, description="Sentences of a strip (released code).")
+    strip_sentences: int = Field(3, ge=1, description="Sentences per strip (released code).")
     rewrite: bool = Field(True, description="Whether the second search asks by keywords (table 3).")
     second_search: bool = Field(True, description="Whether to search again when the retrieval is doubtful.")
     upper: float = Field(

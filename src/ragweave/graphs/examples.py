@@ -33,7 +33,8 @@ class ShotOptions(Options):
         0, ge=0, le=3, description="Examples in the prompt; BlendFilter's tables show three (appendix D.0.1)."
     )
     examples: Literal["hotpotqa", "2wiki"] = Field(
-        "hotpotqa", description="Whose examples BlendFilter's profile shows; Yes/No questions get StrategyQA's."
+        "hotpotqa",
+        description="Data set whose examples BlendFilter's profile shows; yes/no questions get StrategyQA's.",
     )
 
 

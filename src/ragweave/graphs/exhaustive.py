@@ -53,7 +53,9 @@ _MAX_CITED = 20
 
 class ExhaustiveOptions(ChainOptions):
     max_documents: int = Field(
-        500, ge=1, description="Maximum documents that are read, a call each; of more, those that a search finds."
+        500,
+        ge=1,
+        description="Maximum documents that are read, one call each; if there are more, a search chooses them.",
     )
 
 
@@ -401,7 +403,7 @@ def _quotes(state: ExhaustiveState, place: int) -> list[Quote]:
 @method(
     "exhaustive",
     paper="Zhu et al. 2026, DFA",
-    when="Questions about a whole collection of prose: how many, which ones, totals. A short call a document: cache replies.",
+    when="Questions about a whole collection of prose: how many, which ones, totals. One short call per document: cache replies.",
     group="whole collections",
     calls=lambda o: (1, 1 + o.max_documents),
     options=ExhaustiveOptions,

@@ -62,7 +62,7 @@ class FilterOptions(Options):
         None, description="What a score must exceed; none: the filter's own, 0 for those of FILCO (released code)."
     )
     encoder: str = Field("", description="Bi-encoder of recomp, by path or hub name; empty: the packaged MiniLM.")
-    rerank: bool = Field(False, description="Whether the scores order the passages, too, each by its best segment.")
+    rerank: bool = Field(False, description="Whether the scores also order the passages, each by its best segment.")
 
 
 class FilcoOptions(FilterOptions, SearchOptions):
@@ -216,7 +216,7 @@ def scores_by_model(o: FilterOptions) -> int:
 @method(
     "filco",
     paper="Wang et al. 2023, FILCO",
-    when="Long passages of which a sentence helps. The paper's scores need a filter trained on its labels.",
+    when="Long passages in which only a sentence helps. The paper's scores need a filter trained on its labels.",
     group="noisy passages",
     calls=lambda o: (o.samples, o.samples + scores_by_model(o)),
     options=FilcoOptions,

@@ -71,7 +71,7 @@ def to_next_round(state: IterRetgenState, runtime: Runtime[IterRetgenOptions]) -
 @method(
     "iter_retgen",
     paper="Shao et al. 2023, ITER-RETGEN",
-    when="Questions whose answer's words find better passages than the question's; a baseline of BlendFilter and SlimPLM.",
+    when="Where an answer's words find better passages than the question's; a baseline of BlendFilter and SlimPLM.",
     group="more than one hop",
     calls=lambda o: (o.samples, 2 * o.max_rounds * o.samples),
     options=IterRetgenOptions,

@@ -38,7 +38,7 @@ from ragweave.tools.text.untrusted import untrusted
 
 
 class MainRagOptions(SearchOptions):
-    n: float = Field(0.0, description="Standard deviations by which the judge bar is below the mean.")
+    n: float = Field(0.0, description="How many standard deviations the judge bar is below the mean score.")
 
 
 class MainRagState(RAGState, total=False):

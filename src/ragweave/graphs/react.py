@@ -50,7 +50,7 @@ class ReactOptions(ChainOptions):
         7, ge=1, description="Maximum number of calls; the last one must finish (Yao et al. 2022, section 3.2)."
     )
     fallback_retrieval: bool = Field(
-        True, description="Whether answers before any search are looked up, and Concat answers at the limit."
+        True, description="Whether to look up an answer given before any search, and let Concat answer at the limit."
     )
 
 

@@ -39,7 +39,7 @@ class ResearchOptions(ChainOptions):
         4, ge=0, description="Maximum number of sections after the first, which answers the question itself."
     )
     unknown: bool = Field(
-        False, description="Whether a section may be Unknown: with it, small models omit much that the passages say."
+        False, description="Whether a section may be Unknown: if so, small models omit much that the passages say."
     )
     citations: bool = Field(True, description="Whether the output cites the sentences that support the report.")
 

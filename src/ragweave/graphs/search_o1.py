@@ -156,7 +156,7 @@ def read_documents(state: LoopState, options: SearchO1Options) -> Asking[Any, Lo
 @method(
     "search_o1",
     paper="Li et al. 2025, Search-o1",
-    when="Multi-hop questions, with a model that reasons at length, such as QwQ; long documents. A 1.5B loses by it.",
+    when="Multi-hop questions, with a model that reasons at length, such as QwQ; long documents. A 1.5B model loses by it.",
     group="agentic",
     calls=lambda o: (1, 2 * o.max_rounds + 1),
     options=SearchO1Options,

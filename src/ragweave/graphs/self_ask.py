@@ -56,7 +56,7 @@ class SelfAskOptions(ChainOptions):
         "in BlendFilter's, where the paper has no limit (appendix C).",
     )
     fallback_retrieval: bool = Field(
-        True, description="Whether answers before any search are looked up, and Concat answers at the limit."
+        True, description="Whether to look up an answer given before any search, and let Concat answer at the limit."
     )
     reader: bool = Field(True, description="Whether a call reads what is found (SlimPLM), or it is shown as it is.")
 

@@ -40,7 +40,7 @@ class SkrKnnOptions(DecisionOptions):
         0.5,
         ge=0,
         le=1,
-        description="Share of neighbours that needed retrieval from which on to retrieve: 0.5 is a majority, and a tie "
+        description="Retrieve if at least this share of the neighbours needed it: 0.5 is a majority, and a tie "
         "retrieves; none: the share of all training questions.",
     )
     embedding: str = Field(

@@ -72,8 +72,8 @@ class ProxyOptions(GateOptions):
     )
     proxy_explains: bool = Field(
         False,
-        description="Whether the proxy is asked for explanations, as the released code asks Qwen-7B, TinyLlama and "
-        "Phi-2, or the bare question (Llama 2).",
+        description="Whether the proxy is asked to explain, as the released code asks Qwen-7B, TinyLlama and Phi-2; else "
+        "it gets the bare question (Llama 2).",
     )
     route: Literal["judge", "uncertainty", "classifier"] = Field(
         "judge",
@@ -82,8 +82,8 @@ class ProxyOptions(GateOptions):
     )
     gate: Gate = Field(
         "mean",
-        description="What is measured for `route=uncertainty`: of the proxy's log-probabilities `mean`, `least`, "
-        "`entropy` or `margin`; of several drafts `variance` or `dissimilarity`.",
+        description="The measure for `route=uncertainty`: `mean`, `least`, `entropy` or `margin` of the proxy's "
+        "log-probabilities; `variance` or `dissimilarity` of several drafts.",
     )
     route_threshold: float | None = Field(
         None, description="For `route=uncertainty`: the uncertainty above which to retrieve; none: the gate's own."

@@ -34,9 +34,9 @@ class GateOptions(Options):
 
     gate: Gate = Field(
         "margin",
-        description="What is measured: of one draft's log-probabilities `margin` (TARG's default, section 5), "
-        "`entropy`, `mean` or `least`; of several drafts, for a model without log-probabilities, `variance` (TARG) or "
-        "`dissimilarity`. A thinking model's thoughts count: turn its thinking off.",
+        description="The measure: `margin` (TARG's default, section 5), `entropy`, `mean` or `least` of one draft's "
+        "log-probabilities; for a model without them, `variance` (TARG) or `dissimilarity` of several drafts. A "
+        "thinking model's thoughts count: turn its thinking off.",
     )
     gate_tokens: int = Field(20, ge=1, description="Maximum tokens of a draft (TARG, section 4).")
     gate_samples: int = Field(3, ge=2, description="Drafts that `variance` and `dissimilarity` compare (TARG, 3.4).")

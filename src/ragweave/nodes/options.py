@@ -53,13 +53,14 @@ class Options(BaseModel):
     )
     order: Order = Field(
         "retrieved",
-        description="Order of passages in the prompt; gold: those marked `gold` (Liu et al. 2024, section 4.5).",
+        description="Order of passages in the prompt; gold_first, gold_last: where those marked `gold` stand (Liu et "
+        "al. 2024, section 4.5).",
     )
     prompt_tokens: int | None = Field(None, ge=1, description="Maximum tokens of a prompt; none: the model's context.")
     reply_tokens: int = Field(
         512,
         ge=1,
-        description="Maximum tokens of a reply. The default does not apply to reasoning models and to steps that need more.",
+        description="Maximum tokens of a reply. The default does not apply to reasoning models or to steps that need more.",
     )
     constrain: bool = Field(True, description="Whether verdicts, ids and steps are constrained to a JSON schema.")
     ask_again: bool = Field(

@@ -41,7 +41,7 @@ class SearchOptions(Options):
 
     query: Literal["hyde", "query2doc", "fusion", "step_back", "decompose"] | None = Field(
         None,
-        description="What is searched for; none: the question. A model writes a passage that may answer it (hyde, "
+        description="What to search for; none: the question. Otherwise a model writes a passage that may answer it (hyde, "
         "query2doc), more queries (fusion), a more general question (step_back) or sub-questions (decompose). Methods "
         "that write their own queries lack this option.",
     )
