@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.documents import Document
 
+from ragweave.errors import UsageError
 from ragweave.state.passages import encodable
 from ragweave.tools.files import ClosingConnection
 from ragweave.tools.knowledge.chunking import TABLE
@@ -70,8 +71,8 @@ _FUNCTIONS = frozenset(
 )
 
 
-class QueryError(Exception):
-    """A query cannot be run; the text says why, to the model that wrote it."""
+class QueryError(UsageError):
+    """A query cannot be run; the text says why, to whoever wrote it."""
 
 
 class Column(NamedTuple):
@@ -431,9 +432,10 @@ class Tables:
                 if not is_text or not re.search(rf"\b{table.name}\b", sql, re.I):
                     continue
                 query = f'SELECT DISTINCT "{name}" FROM "{table.name}" WHERE "{name}" IS NOT NULL'  # noqa: S608
-                with self._lock, self._query(query) as cursor:
+                values = dict[str, str]()
+                with suppress(QueryError), self._lock, self._query(query) as cursor:  # there may be too many to read
                     values = {value.lower(): value for (value,) in cursor}
-                if not any(wanted in value for value in values):
+                if values and not any(wanted in value for value in values):
                     near = difflib.get_close_matches(wanted, [*values][:_COMPARED], 5, 0.4) or [*values][:8]
                     shown = ", ".join(one_line(values[value])[:_SHOWN] for value in near)
                     hints.append(f"No {name} is '{wanted}'; there are: {shown}.")
