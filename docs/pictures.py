@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from PIL import Image
 from rich.console import Console
 from rich.text import Text
 
@@ -60,7 +61,7 @@ def session(folder: Path) -> str:
 
 
 def photograph(page: Path, out: Path) -> None:
-    """Take a picture of a page on a desktop."""
+    """Take a picture of a page on a desktop, in 256 colours."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         raise SystemExit("no Chromium found")
@@ -68,6 +69,8 @@ def photograph(page: Path, out: Path) -> None:
         words = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1180,1000"]
         words += [f"--user-data-dir={profile}", f"--screenshot={out}", page.as_uri()]
         subprocess.run(words, check=True, stderr=subprocess.DEVNULL, timeout=120)
+    with Image.open(out) as picture:
+        picture.convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE).save(out, optimize=True)
 
 
 def main() -> None:
@@ -80,7 +83,7 @@ def main() -> None:
         (ASSETS / "session.svg").write_text(session(folder), "utf-8")
         run(f'ragweave ask "{QUESTION}" --kb kb --trace --save run.html', folder)
         photograph(folder / "run.html", ASSETS / "trace.png")
-        run(f"ragweave eval jsonl:{QUESTIONS} --kb kb --methods {METHODS} --out run", folder)
+        run(f"ragweave eval jsonl:{QUESTIONS} --kb kb --methods {METHODS} --concurrency 1 --out run", folder)
         photograph(folder / "run" / "report.html", ASSETS / "report.png")
 
 
