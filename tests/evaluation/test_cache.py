@@ -232,5 +232,5 @@ def test_methods_that_begin_alike_pay_for_no_prompt_twice(
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "replies.sqlite"
     path.write_bytes(b"not a database" * 500)
-    with pytest.raises(UsageError, match=r"replies\.sqlite is damaged .* may be deleted"):
+    with pytest.raises(UsageError, match=r"replies\.sqlite is damaged .* if you delete it"):
         ReplyCache(path)

@@ -80,7 +80,7 @@ def test_the_limit_leaves_the_reader_what_was_found() -> None:
 
 
 def test_a_chain_that_answers_has_no_reader_to_sample() -> None:
-    with pytest.raises(UsageError, match="read_by=chain has none: take read_by=cot"):
+    with pytest.raises(UsageError, match="use read_by=cot"):
         build_graph("ircot", read_by="chain", samples=3)
 
 

@@ -10,8 +10,8 @@ from ragweave.graphs import METHODS, build_graph
 from ragweave.testing import RecordingRetriever, ScriptedModel
 
 QUESTION = "Was the bridge at Alden built by Ada Brenner?"
-NOT_HERE = {"skr_knn", "adaptive_rag", "research"}
-"""Methods that need training questions or a trained router, and one that writes a report."""
+NOT_HERE = {"skr_knn", "adaptive_rag", "research", "exhaustive"}
+"""Methods that need training questions or a trained router, one that writes a report, and one that counts."""
 SAID = {
     "react": "Action 1: Finish[Yes]",
     "self_ask": "So the final answer is: Yes",

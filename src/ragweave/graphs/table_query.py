@@ -38,6 +38,7 @@ from ragweave.state.passages import content_id, ranked
 from ragweave.tools.knowledge.tables import QueryError, Result, Table, Tables
 from ragweave.tools.retrieval import Bm25Retriever
 from ragweave.tools.retrieval.base import known_of
+from ragweave.tools.text.untrusted import untrusted
 
 _MAX_TABLES, _MAX_SCHEMA = 4, 6_000
 """Tables that the model is shown, and their characters: small models take columns of others."""
@@ -148,7 +149,8 @@ def write(state: TableQueryState, _options: TableQueryOptions) -> Asking[Query, 
     """Ask for a query, or for a better one."""
     name, values = "table_query", {"tables": f"{state['schema']}\n\n"}
     for attempt in state["attempts"][-1:]:
-        name, values = "table_query_again", {**values, "sql": attempt["sql"], "error": attempt["error"]}
+        failed = {"sql": untrusted(attempt["sql"]), "error": untrusted(attempt["error"])}
+        name, values = "table_query_again", {**values, **failed}
     reply = yield Prompt(name, values, form=Query, constrain=False, max_tokens=PASSAGE_TOKENS, task="step")
     error = "" if reply.form else "The reply has no SELECT."
     return {"attempts": [*state["attempts"], Attempt(sql=reply.form.sql if reply.form else "", error=error)]}

@@ -111,7 +111,7 @@ def test_two_parameters_calibrate() -> None:
     slope, intercept = platt(logits, labels)
     assert slope > 1
     assert 0.5 < -intercept / slope < 1.5  # where labels turn
-    with pytest.raises(UsageError, match="either label"):
+    with pytest.raises(UsageError, match="both labels"):
         platt([1.0], [True])
     sure = Chances(chances={"Yes": 0.99, "No": 0.01})
     rows: Any = [("a", HELPS, at % 2 == 0) for at in range(40)]
