@@ -40,7 +40,7 @@ Box = tuple[float, float, float, float]
 
 MAX_FIELD = 1_000
 """Longest metadata value, in characters; a longer one is left out, or cut if it is a cell of a row."""
-_MAX_FIELDS, _MAX_ROW = 4_000, 10_000
+_MAX_FIELDS, _MAX_ROW = 4_000, 6_000
 """Longest metadata of a text and of a row, in characters; the rest is left out, as every passage would repeat it."""
 TABLE = "table"
 """Metadata of a row: the number of its table in the sheet or file. The fields that are not reserved are its columns."""
@@ -122,12 +122,13 @@ class Loaded:
 
     @cached_property
     def fields(self) -> dict[str, Any]:
-        """The metadata that passages have: values of up to 1,000 characters, the first 4,000 of all, or 10,000 of a row."""
+        """The metadata that passages have: values of up to 1,000 characters, the first 4,000 of all as stored, or 6,000 of a row."""
         fields, left = {}, _MAX_ROW if TABLE in self.metadata else _MAX_FIELDS
         for name, value in self.metadata.items():
             size = len(str(value))
-            if size <= min(MAX_FIELD, left - len(name)):
-                left -= len(name) + size
+            stored = len(name) + size + len('"": "", ')
+            if size <= MAX_FIELD and stored <= left:
+                left -= stored
                 fields[name] = value
         return fields
 
