@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
 from pydantic import Field
 
-from ragweave.graphs import blendfilter, concat_pf, exhaustive, filco, slimplm, table_query
+from ragweave.graphs import blendfilter, concat_pf, filco, slimplm
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, answer_branches, answer_node, one_by_one
 from ragweave.nodes.retrieve import Route, join
@@ -71,10 +71,9 @@ def calls(o: AdaptiveOptions) -> tuple[int, int]:
     least, most = slimplm.small_calls(o)
     texts = sum(kind != "question" for kind in o.queries) + o.hops - 1 + o.knowledge_filter
     sets = len(o.queries) + (o.max_rewrites + o.max_claims) * o.rewrite
+    filtering = 2 * sets * o.knowledge_filter + filco.scores_by_model(o)
     answers = (1 + (o.answer == "reason") + o.question_judge + o.fallback * o.k * sets) * o.samples
-    return least + o.samples, most + texts + 2 * sets * o.knowledge_filter + filco.scores_by_model(
-        o
-    ) + answers + o.collection_calls
+    return least + o.samples, most + texts + filtering + answers + o.collection_calls
 
 
 @method(
@@ -89,8 +88,7 @@ def calls(o: AdaptiveOptions) -> tuple[int, int]:
         **slimplm.slimplm.prompts,
         **blendfilter.blendfilter.prompts,
         **filco.filco.prompts,
-        **table_query.table_query.prompts,
-        **exhaustive.exhaustive.prompts,
+        **concat_pf.concat_pf.prompts,
     },
     files=filco.filco.files,
 )

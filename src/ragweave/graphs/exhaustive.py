@@ -19,8 +19,7 @@ import math
 import operator
 import re
 from collections.abc import Hashable, Sequence
-from contextlib import suppress
-from datetime import date, datetime
+from datetime import date
 from typing import Annotated, Literal, NamedTuple, Self
 
 from langchain_core.documents import Document
@@ -43,7 +42,7 @@ from ragweave.state.passages import ranked
 from ragweave.tools.citations import cite
 from ragweave.tools.models.budget import current_budget
 from ragweave.tools.retrieval.base import known_of
-from ragweave.tools.text.numbers import CURRENCIES, comparable
+from ragweave.tools.text.numbers import CURRENCIES, comparable, times_in
 from ragweave.tools.text.untrusted import one_line, title_of
 from ragweave.tools.text.words import normalize_answer
 
@@ -227,7 +226,6 @@ def read_document(branch: Branch, _options: ExhaustiveOptions) -> Asking[Finding
     return {"readings": {f"{branch['place']:06}": reading}}
 
 
-_DATE = re.compile(r"(?<![\d.])(?:(\d{1,2}) )?([a-z]{3,9}) (\d{4})\b")
 _NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?)\s*(thousand|million|billion)?\s*(%|[^\W\d_]+)?")
 _MAX_AMOUNT = 1e100
 """Larger ones are not amounts, and their sum would overflow."""
@@ -242,10 +240,10 @@ def amount_of(text: str) -> tuple[float, str] | None:
         >>> amount_of("EUR 1,030.50"), amount_of("about 2.5 million km"), amount_of("none")
         ((1030.5, 'euro'), (2500000.0, 'km'), None)
     """
+    for span in times_in(text):
+        if (span.end - span.start).days < 365:  # a year alone is a number
+            return float(span.start.toordinal()), "date"
     plain = comparable(text).casefold()
-    if day := _DATE.search(plain):
-        with suppress(ValueError):
-            return float(datetime.strptime(f"{day[1] or 1} {day[2]} {day[3]}", "%d %B %Y").toordinal()), "date"
     if number := _NUMBER.search(plain):
         currency = next((word for word in plain.split() if word in CURRENCIES), None)
         amount = float(number[1]) * _SCALES.get(number[2], 1)
