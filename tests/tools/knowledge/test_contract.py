@@ -219,14 +219,29 @@ def test_a_killed_writer_leaves_one_state(kind: str, kills: int, request: pytest
             child.kill()
             last = max(map(int, (first + child.stdout.read()).split()))
         with opened() as kb:
-            if kind == "chroma":
+            for _ in range(5 * (kind == "chroma")):  # a request of the killed writer may arrive after ours
                 last += 2
                 kb.index_documents([Document(f"State {last} of Alden, part {at}.") for at in range(20)], "all")
+                if len(states_in(kb)) == 1:
+                    break
             ((state, passages),) = states_in(kb).items()
             assert state >= last and passages == 20
             assert kb.as_retriever(20).invoke(f"State {state} of Alden")
             assert kb.check() == []
             last = state
+
+
+def test_a_chroma_folder_is_read_anew_after_another_process_wrote(tmp_path: Path) -> None:
+    pytest.importorskip("chromadb")
+    address = f"chroma:{tmp_path}/chroma#papers"
+    with ServedKnowledgeBase(address, WordEmbeddings()) as kb:
+        kb.add(Document("salt is white"), "salt")
+        assert kb.as_retriever(1).invoke("salt")
+    script = _WRITER.replace("1_000_000", "int(sys.argv[2]) + 2")
+    subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(script), address, "7"], check=True)
+    with ServedKnowledgeBase(address, WordEmbeddings()) as kb:
+        assert [doc.metadata["source"] for doc in kb.passages()].count("all") == len(kb) - 1 == 20
+        assert kb.as_retriever(1).invoke("State 8 of Alden, part 3.")[0].page_content == "State 8 of Alden, part 3."
 
 
 def states_in(kb: Any) -> Counter[int]:

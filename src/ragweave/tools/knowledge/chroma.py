@@ -244,7 +244,9 @@ class ChromaStore(Engine):
             self._client.delete_collection(collection.name)
 
     def close(self) -> None:
-        """Let the client go."""
+        """Release the client: a folder that is open shows nothing of what other processes write."""
+        if self._client is not None and "://" not in self._url:
+            self._client.close()
         self._client = None
 
 
