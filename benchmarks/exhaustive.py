@@ -436,8 +436,103 @@ COLLECTIONS: dict[str, tuple[list[tuple[str, str]], list[str], list[str]]] = {
             "What is the latest date for paying the rent of Quay 3?",
         ],
     ),
+    "orders": (
+        [
+            (
+                "orders.csv",
+                "order,customer,product,items,total,ordered,shipped,status\n"
+                "00001,Verra Ltd,pine shelf,2,EUR 57.50,2024-02-02,2024-02-03,open\n"
+                "00002,Quill Interiors,desk lamp,3,EUR 94.50,2024-03-03,2024-03-04,returned\n"
+                "00003,Verra Ltd,office chair,4,EUR 131.50,2024-03-04,,paid\n",
+            )
+        ],
+        [
+            "How many orders did Marsh & Sons place?",
+            "What did we sell in March altogether?",
+            "Which customer buys the most?",
+            "Are any orders still open? How many?",
+            "How much money did returned orders cost us?",
+        ],
+        [
+            "How many items does order 00003 include?",
+            "When was order 00007 shipped?",
+            "What is the total of order 00005?",
+            "Who placed order 00011?",
+            "Is order 00012 paid?",
+        ],
+    ),
+    "agreements": (
+        [
+            (
+                f"agreements/{partner.lower().replace(' ', '-')}.md",
+                f"---\ntitle: Contract with {partner}\npartner: {partner}\nsigned: {signed}\nfee: {fee}\n---\n"
+                f"This agreement between us and {partner} covers the {what}. The fee is EUR {fee} a month.",
+            )
+            for partner, what, fee, signed in (
+                ("Verra Cleaning", "cleaning of the offices", 1200, "2022-03-01"),
+                ("Osk Hosting", "hosting of our web site", 450, "2023-05-12"),
+                ("Dunmere Estates", "lease of the warehouse", 3100, "2019-09-30"),
+                ("Quill Paper", "supply of paper", 210, "2023-11-20"),
+            )
+        ],
+        [
+            "How many contracts run out next year?",
+            "Which of our contracts let the partner raise its prices?",
+            "Do all contracts limit liability?",
+            "What do we pay for all contracts together per month?",
+            "Who have we signed contracts with since 2023?",
+        ],
+        [
+            "How many days' notice must we give to Verra Cleaning?",
+            "What do we pay Verra Cleaning per month?",
+            "Which services does the contract with Osk Hosting include?",
+            "What is the most that Osk Hosting is liable for?",
+            "When does the lease of the warehouse end?",
+        ],
+    ),
+    "meetings": (
+        [
+            (f"minutes/{n}.md", f"# Minutes of the meeting of {day}\n\nPresent: twelve members. {text}")
+            for n, (day, text) in enumerate(
+                (
+                    ("8 March 2024", "The roof of the hall leaks."),
+                    ("3 May 2024", "The boiler is replaced."),
+                    ("7 June 2024", "The roof is repaired for EUR 18,000."),
+                )
+            )
+        ],
+        [
+            "How many meetings did Ada miss?",
+            "At which meetings was the budget discussed?",
+            "How often was the roof on the agenda?",
+            "What was decided at each of the meetings?",
+            "Which meeting took the longest?",
+        ],
+        [
+            "Who chaired the meeting on 3 May?",
+            "How many people attended the meeting of 7 June 2024?",
+            "What was decided about the roof?",
+            "How much does the new boiler cost each year?",
+            "Who takes the minutes at the next meeting?",
+        ],
+    ),
+    "handbook": (
+        [
+            ("handbook/pay.md", "# Pay\n\nEmployees are paid on the 25th of each month."),
+            ("handbook/leave.md", "# Leave\n\nEmployees have 28 days of leave a year."),
+            ("handbook/remote-work.md", "# Remote work\n\nEmployees may work from home two days a week."),
+            ("handbook/expenses.md", "# Expenses\n\nEmployees hand in bills by the tenth."),
+        ],
+        [],
+        [
+            "What do employees get per month?",
+            "How many days of leave do employees have each year?",
+            "How many employees may work from home?",
+            "Which expenses are paid back?",
+        ],
+    ),
 }
-"""Other collections: files with their first words, questions about all, and about one. The rules were not fitted to them."""
+"""Other collections: files with their first words, questions about all, and about one. The rules were not fitted to the first four."""
 
 
 def values_of(answer: str) -> list[str]:
@@ -522,11 +617,11 @@ def route() -> int:
             print(f"{name}: {len(hits)} of {len(whole)} about all, {fitting} of them go to table_query; missed:")
             print(sorted({*whole} - {*hits}))
     for name, (files, whole, point) in COLLECTIONS.items():
-        docs = [
-            Document(text, metadata={"source": path, "title": text.strip("# ").partition("\n")[0]})
-            for path, text in files
-        ]
-        with _base(docs) as kb:
+        with tempfile.TemporaryDirectory() as folder, _base([]) as kb:
+            for path, text in files:
+                Path(folder, path).parent.mkdir(exist_ok=True)
+                Path(folder, path).write_text(text)
+            kb.index_paths(folder)
             missed = [text for text in whole if text not in taken(kb, whole)]
             print(f"{name}: missed {missed} of {len(whole)} about all; astray {taken(kb, point)} of {len(point)}")
     return code

@@ -127,7 +127,7 @@ def test_a_run_resumes_at_the_documents_that_are_left(kb: KnowledgeBase) -> None
 
 def test_questions_about_everything_are_told_from_others(kb: KnowledgeBase) -> None:
     assert [question.text for question in QUESTIONS if not asks_about_all(question.text, kb)] == []
-    assert sum(asks_about_all(text, kb) for text in POINT) <= 2
+    assert [text for text in POINT if asks_about_all(text, kb)] == []
 
 
 def test_concat_pf_and_adaptive_send_questions_about_everything_there(kb: KnowledgeBase) -> None:
@@ -145,7 +145,7 @@ def test_concat_pf_and_adaptive_send_questions_about_everything_there(kb: Knowle
     ("question", "sql", "answer"),
     [
         ("How many towns have a ferry?", "SELECT count(*) FROM towns WHERE ferry = 'yes'", "2"),
-        ("How many letters mention a ferry?", "NONE", "1 (read 5 of 5 documents)"),
+        ("How many letters mention a ferry?", "NONE", "1 (read 6 of 6 documents)"),
     ],
 )
 def test_tables_answer_what_they_have(tmp_path: Path, question: str, sql: str, answer: str) -> None:
@@ -156,8 +156,9 @@ def test_tables_answer_what_they_have(tmp_path: Path, question: str, sql: str, a
 
     (tmp_path / "towns.csv").write_text("town,ferry\nAlden,yes\nVerra,yes\nOsk,no\nSorre,no\n", "utf-8")
     (tmp_path / "letter-1.txt").write_text("Dear council, we want a ferry.", "utf-8")
+    (tmp_path / "letter-2.txt").write_text("To the harbour: we want a bridge.", "utf-8")
     with KnowledgeBase.create(tmp_path / "kb", settings={"embedding": None}) as kb:
-        kb.index_paths([tmp_path / "towns.csv", tmp_path / "letter-1.txt"])
+        kb.index_paths([tmp_path / "towns.csv", *tmp_path.glob("*.txt")])
         graph = build_graph(
             "concat_pf", model=ScriptedModel(script=reply), retriever=kb.as_retriever(), collection="auto"
         )

@@ -19,6 +19,7 @@ from ragweave.nodes.prompts import VERDICT_TOKENS, Asking, Prompt, Prompts, few_
 from ragweave.nodes.read import choice, plain
 from ragweave.state import RouteName
 from ragweave.state.passages import heading_of
+from ragweave.tools.knowledge.loaders import FILE_TYPES
 from ragweave.tools.knowledge.loaders.text import RESERVED
 from ragweave.tools.knowledge.tables import DOCUMENTS
 from ragweave.tools.retrieval.analyzer import analyzer_for
@@ -73,10 +74,8 @@ def classify(state: Any, _options: Options) -> Asking[Complexity, dict[str, Any]
     return {"route": ROUTE_BY_WORD[reply.form.searches] if reply.form else "one"}
 
 
-_EXTREMES = (
-    "most|least|fewest|largest|smallest|highest|lowest|longest|shortest|oldest|newest|latest|earliest|greatest|biggest|best|"
-    "worst|cheapest|youngest|heaviest|lightest|fastest|slowest"
-)
+_EXTREME = r"(?:most|least|fewest|best|worst|(?!forest|harvest|interest|(?:re|con)quest|contest|protest|honest|modest)[a-z]{3,}est)"
+"""A superlative, and not a noun that ends like one."""
 _COUNTED = re.compile(
     r"\b(?:how many|number of|list|name|enumerate|which|what|show|give me|find)\s+"
     r"(?:(?:of|the|all|our|these|those|different|every|each|any|me) )*((?:[\w'/-]+ ){0,3}[\w'/-]+)",
@@ -89,10 +88,12 @@ _AFTER_NOUN = re.compile(
     re.I,
 )
 _OVER_ALL = re.compile(
-    rf"\b(?:totals?|sum|average|mean|median|combined|percentage|altogether|together|overall|each|per|{_EXTREMES})\b",
+    r"\b(?:totals?|sum|average|mean|median|combined|percentage|altogether|together|overall|all|any|how much|"
+    rf"(?:each|per)(?! (?:hour|day|night|week|month|quarter|year)\b)|{_EXTREME})\b",
     re.I,
 )
-_ONE_OF_ALL = re.compile(rf"\b(?:every|{_EXTREMES})\b((?: [\w-]+){{0,2}})", re.I)
+"""What is said of all things; what somebody gets per month is said of one."""
+_ONE_OF_ALL = re.compile(rf"\b(?:every|{_EXTREME})\b((?: [\w-]+){{0,2}})", re.I)
 _PLURAL = re.compile(r"[^\W\d_]{2,}(?<![sui])s|people|men|women|children|staff", re.I)
 _MEASURE = re.compile(
     r"(?:seconds|minutes|hours|days|nights|weeks|months|quarters|years|decades|centuries|times|people|persons|points|percent|"
@@ -102,19 +103,19 @@ _MEASURE = re.compile(
 )
 """What "how many" asks of one thing, and words that end like a plural."""
 _SAMPLE, _BEGINNING = 200, 60
-"""Documents that tell what a collection is of, and characters of each."""
+"""Texts that tell what a collection is of, and characters of each."""
 
 
 def asks_about_all(question: str, collection: Any) -> bool:
     """Return whether an English question counts, lists or compares the things that a knowledge base has documents about.
 
-    Such a thing, as "bridges" in "How many bridges are closed?", is named by a file, a folder or a column, or by the headings
-    or first words of every fifth of the first 200 documents. Measured by `benchmarks/exhaustive.py`.
+    Such a thing, as "bridges" in "How many bridges are closed?", is named by a file of rows, a column, files or folders, or
+    by the headings or first words of every fifth of the first 200 texts. Measured by `benchmarks/exhaustive.py`.
     """
     counted, one_of = _COUNTED.search(question), _ONE_OF_ALL.search(question)
     if not (counted or one_of or _OVER_ALL.search(question)):
         return False
-    terms, kinds = analyzer_for(collection.settings.language).terms, _kinds(collection)
+    terms, kinds = analyzer_for(collection.settings.language).terms, collection.derived(_kinds)
     noun = _nouns(_AFTER_NOUN.sub("", counted[1])) if counted else []
     things = [word for word in _nouns(question) if not kinds.isdisjoint(terms(word))]
     if any(map(_PLURAL.fullmatch, things)):
@@ -142,16 +143,32 @@ def _nouns(text: str) -> list[str]:
 
 
 def _kinds(collection: Any) -> set[str]:
-    """Return the terms of what a collection's documents are about."""
+    """Return the terms of what a collection's texts and rows are about.
+
+    What is about one thing names it in the singular: "employees" are those of a rule, and a column `items` is a number.
+    """
     terms = analyzer_for(collection.settings.language).terms
-    firsts = [first for first, *_ in islice(collection.documents(), _SAMPLE)]
+    texts = collection.view({"line": {"$exists": False}})  # all but rows
+    firsts = [first for first, *_ in islice(texts.documents(), _SAMPLE)]
     begins = [f"{heading_of(first.metadata)} {first.page_content[:_BEGINNING]}" for first in firsts]
-    counts = Counter(term for text in begins for term in {*terms(text)})
+    counts = Counter(term for text in begins for term in {*terms(_singular(text))})
     paths = [PurePath(source.key) for source in collection.sources()]
-    files = Counter(term for path in paths for term in {*terms(re.sub(r"[\W_\d]+", " ", path.stem))})
+    stems = [(re.sub(r"[\W_\d]+", " ", path.stem), path.suffix in _of_rows()) for path in paths]
+    files = Counter(term for stem, is_table in stems if not is_table for term in {*terms(stem)})
     folders = Counter(term for path in paths for term in {*terms(path.parent.name)})
-    limits = ((counts, max(3, 0.2 * len(begins))), (files, 0.05 * len(paths)), (folders, 3))
-    fields = " ".join(field.name for field in collection.fields() if field.name not in RESERVED).replace("_", " ")
+    limits = ((counts, max(3, 0.2 * len(begins))), (files, max(2, 0.05 * len(paths))), (folders, 3))
+    fields = [field.name.replace("_", " ") for field in collection.fields() if field.name not in RESERVED]
+    columns = [name for name in fields if not _PLURAL.fullmatch(name.split()[-1])]
+    names = ["documents files", *columns, *(stem for stem, is_table in stems if is_table)]
     return {term for table, least in limits for term, times in table.items() if times >= least}.union(
-        terms(f"documents files {fields}")
+        terms(" ".join(names))
     )
+
+
+def _singular(text: str) -> str:
+    return " ".join(word for word in re.findall(r"[^\W\d_]+", text) if not _PLURAL.fullmatch(word))
+
+
+def _of_rows() -> set[str]:
+    """Return the endings of files whose texts are rows."""
+    return {suffix for name in ("excel", "csv", "tsv", "json", "jsonl") for suffix in FILE_TYPES[name].suffixes}

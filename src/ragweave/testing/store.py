@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
+from typing import Any, cast
 from unittest import SkipTest
 
 from langchain_core.documents import Document
@@ -314,6 +314,21 @@ class KnowledgeStoreTests:
                 assert view.tables().run("SELECT count(*), sum(hours) FROM tickets").rows == [(closed, hours)]
                 assert {"ticket", "status", "hours"} <= {field.name for field in view.fields()}
                 path.write_text(path.read_text().replace("open,", "closed,5 h"))
+
+    def test_what_is_derived_is_kept_until_the_next_write(self) -> None:
+        """For each filter by itself."""
+        made: list[int] = []
+
+        def count(base: Any) -> int:
+            made.append(len(base))
+            return len(base)
+
+        with self.create(WordEmbeddings()) as kb:
+            kb.add([Document("a", metadata={"year": 1}), Document("b", metadata={"year": 2})], "texts")
+            view = kb.view({"year": 1})
+            assert [kb.derived(count), kb.derived(count), view.derived(count), made] == [2, 2, 1, [2, 1]]
+            kb.add(Document("c", metadata={"year": 1}), "more")
+            assert [view.derived(count), kb.derived(count)] == [2, 3]
 
     def test_a_sound_store_has_no_faults(self) -> None:
         """`check` finds nothing after writes, and `rebuild` changes nothing that is found."""

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from functools import cached_property, lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, get_args
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -67,8 +67,9 @@ _BATCH = 1_000
 """Passages of documents that are read at once."""
 _AROUND = 2
 """Rows of a table on each side of a quote's that are shown with it."""
-_MAX_TABLES = 8
-"""States and filters whose tables are kept."""
+_MAX_DERIVED = 16
+"""What is derived from states and filters, and kept."""
+T = TypeVar("T")
 SomeSettings: TypeAlias = IndexSettings | Mapping[str, Any] | None
 """All settings, or some of them by name; the others are the knowledge base's own, or the defaults of a new one."""
 _WRITTEN = {"time": "2024-01-31", "version": "v1.10"}
@@ -157,13 +158,20 @@ class AbstractKnowledgeBase(ABC):
 
     def tables(self) -> Tables:
         """Return the rows and documents as typed tables, which queries read; they are kept until the next write."""
+        return self.derived(_tables_of)
+
+    def derived(self, make: Callable[[AbstractKnowledgeBase], T]) -> T:
+        """Return what a function makes of this knowledge base; it is kept until the next write."""
         with self._view() as view:
             state = view.state()
-        return self._tables(self._condition, state, os.getpid())  # SQLite's connections must not cross a fork
+        value: T = self._derived(
+            make, self._condition, state, os.getpid()
+        )  # SQLite's connections must not cross a fork
+        return value
 
     @cached_property
-    def _tables(self) -> Callable[[Condition, Any, int], Tables]:
-        return lru_cache(maxsize=_MAX_TABLES)(lambda chosen, _state, _process: Tables(self.view(chosen).documents()))
+    def _derived(self) -> Callable[..., Any]:
+        return lru_cache(maxsize=_MAX_DERIVED)(lambda make, chosen, _state, _process: make(self.view(chosen)))
 
     def fields(self) -> list[Field]:
         """Return the fields of the passages' metadata, by which a filter can choose."""
@@ -652,7 +660,7 @@ class KnowledgeView(AbstractKnowledgeBase):
 
     def __init__(self, base: AbstractKnowledgeBase, condition: Condition) -> None:
         self.path, self.settings, self.modes, self._embeddings = base.path, base.settings, base.modes, base._embeddings
-        self._base, self._tables = base, base._tables
+        self._base, self._derived = base, base._derived
         self._condition = condition if base._condition == ALL else Every((base._condition, condition))
 
     def _reading(self) -> AbstractContextManager[SourceReader]:
@@ -674,6 +682,10 @@ class KnowledgeView(AbstractKnowledgeBase):
 
     def close(self) -> None:
         """Do nothing: the knowledge base stays open."""
+
+
+def _tables_of(base: AbstractKnowledgeBase) -> Tables:
+    return Tables(base.documents())
 
 
 def agreed(
