@@ -107,7 +107,7 @@ def test_a_filter_searches_only_passages_of_that_metadata(scripted: Models, kb: 
     passages = json.loads(run(*given, "--filter", "source=bridge.md", cwd=town).stdout)["passages"]
     assert [Path(passage["metadata"]["source"]).name for passage in passages] == ["bridge.md"]
     for chosen, text in (
-        ("source=museum.txt", f"there is source={town / 'museum.txt'}"),
+        ("source=museum.txt", "no passage passes"),
         ("langs=en", "no passage has a field 'langs'"),
         ("title>=v1.10", "the field holds texts such as"),
         ('{"title": {"$like": "x"}}', "no operator '$like'"),
@@ -209,7 +209,7 @@ def test_a_server_that_refuses_or_is_not_there_is_named(kb: Path) -> None:
     with OpenAIServer([HttpFault(401)]) as server:
         model = f"openai:x?base_url={server.base_url}"
         refused = run("ask", QUESTION, "--kb", str(kb), "--model", model)
-    assert (refused.returncode, "rejected the API key (401)" in refused.stderr) == (1, True)
+    assert (refused.returncode, "the model server answered 401" in refused.stderr) == (1, True)
     gone = run("ask", QUESTION, "--kb", str(kb), "--model", f"{model}&max_retries=0")
     assert gone.returncode == 1
     assert f"the model server {server.base_url.removesuffix('/v1')} cannot be reached" in gone.stderr

@@ -13,7 +13,7 @@ import typer
 
 from ragweave.cli import options
 from ragweave.cli.chat import read_conversation, store_conversation
-from ragweave.cli.screen import console, explain, marked_up, progress_console
+from ragweave.cli.screen import console, explain, progress_console, table_of
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -206,21 +206,16 @@ async def _outcome(graph: MethodGraph, question: str) -> dict[str, Any]:
 
 
 def _show(question: str, results: Sequence[Mapping[str, Any]]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=marked_up(question), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for head in ("method", "answer", "sources", "calls", "tokens in + out", "seconds"):
-        table.add_column(head, overflow="fold", justify="right" if head in ("calls", "seconds") else "left")
-    for result in results:
-        failed = result.get("error")
-        cells = [
+    rows = [
+        [
             result["method"],
-            f"failed: {failed}" if failed else result["answer"],
+            f"failed: {result['error']}" if "error" in result else result["answer"],
             "; ".join(result.get("sources", ())),
             str(result.get("calls", "")),
-            "" if failed else f"{result['input_tokens']} + {result['output_tokens']}",
+            f"{result['input_tokens']} + {result['output_tokens']}" if "calls" in result else "",
             f"{result['seconds']:.2f}",
         ]
-        table.add_row(*map(marked_up, cells))
-    console().print(table)
+        for result in results
+    ]
+    heads = ["method", "answer", "sources", "calls", "tokens in + out", "seconds"]
+    console().print(table_of(heads, rows, numbers=("calls", "seconds"), title=question))

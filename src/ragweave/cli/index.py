@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragweave.cli import options
-from ragweave.cli.screen import console, marked_up, progress_bar, progress_console
+from ragweave.cli.screen import console, marked_up, progress_bar, progress_console, table_of
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -115,17 +115,13 @@ def index(
 
 def _show_fields(base: KnowledgeBase | ServedKnowledgeBase) -> None:
     """Print each field with the kind of its values, how many passages have one, and the range or the commonest values."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for head in ("field", "kind", "passages", "values", "such as"):
-        table.add_column(head, justify="right" if head in ("passages", "values") else "left")
+    rows = []
     for field in base.fields():
-        ranged = field.kind not in ("text", "flag")
-        examples = (" … " if ranged else ", ").join(str(value)[:40] for value in field.examples)
-        table.add_row(*map(marked_up, (field.name, field.kind, str(field.passages), str(field.values), examples)))
-    console().print(table)
+        between = ", " if field.kind in ("text", "flag") else " … "
+        examples = between.join(str(value)[:40] for value in field.examples)
+        rows.append([field.name, field.kind, str(field.passages), str(field.values), examples])
+    heads = ["field", "kind", "passages", "values", "such as"]
+    console().print(table_of(heads, rows, numbers=("passages", "values")))
 
 
 def _opened(path: str, settings: dict[str, Any], sources: Sequence[str]) -> KnowledgeBase | ServedKnowledgeBase:

@@ -34,27 +34,20 @@ def methods(
     name: Annotated[str, typer.Argument(help="A method to show, with its options, model calls and graph.")] = "",
     kind: Annotated[str, typer.Option(help=f"What to list: {', '.join(KINDS)}.")] = "methods",
     svg: Annotated[Path | None, typer.Option(help="With NAME: write a picture of its graph.")] = None,
-    mermaid: Annotated[bool, typer.Option("--mermaid", help="With NAME: print its graph as Mermaid text.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the methods, or show one."""
     registry = _registry(kind)
-    if (svg or mermaid) and not (name and kind == "methods"):
-        raise UsageError(
-            "--svg and --mermaid draw one method: name it, as in ragweave methods concat_pf --svg graph.svg"
-        )
+    if svg and not (name and kind == "methods"):
+        raise UsageError("--svg draws one method: name it, as in ragweave methods concat_pf --svg graph.svg")
     if not name:
         _list(registry, kind, json=json)
-    elif svg or mermaid:
+    elif svg:
         from ragweave.graphs import build_graph
         from ragweave.tools.drawing import draw_svg
 
-        graph = build_graph(name).get_graph()
-        if mermaid:
-            typer.echo(graph.draw_mermaid())
-        if svg:
-            svg.write_text(draw_svg(graph, title=f"The graph of {name}"), "utf-8")
-            typer.echo(f"wrote {svg}", err=True)
+        svg.write_text(draw_svg(build_graph(name).get_graph(), title=f"The graph of {name}"), "utf-8")
+        typer.echo(f"wrote {svg}", err=True)
     else:
         _show(registry, name, kind, json=json)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections import ChainMap
@@ -19,7 +18,6 @@ from ragweave.roles import ROLES, arguments_of
 
 if TYPE_CHECKING:
     from ragweave.graphs import MethodGraph
-    from ragweave.tools.knowledge import KnowledgeBase
 
 DEFAULT_KB = "kb"
 DEFAULT_METHOD = "concat_pf"
@@ -142,23 +140,6 @@ def read_filter(texts: Iterable[str]) -> dict[str, Any]:
     return {"$and": tests} if tests else {}
 
 
-def _check_passes(base: KnowledgeBase, wanted: Mapping[str, Any]) -> None:
-    """Raise `UsageError` if no passage passes a filter."""
-    for test in wanted.get("$and", ()):
-        if len(base.view(test)):
-            continue
-        known = ""
-        for name, operands in test.items():
-            values = base.values(name) if isinstance(operands, Mapping) and "$in" in operands else []
-            close = (
-                difflib.get_close_matches(str(operands["$in"][-1]), map(str, values), n=1, cutoff=0) if values else []
-            )
-            known = f"; there is {name}={close[0]}" if close else ""
-        raise UsageError(f"--filter: no passage passes {json.dumps(test)}{known}")
-    if wanted and not len(base.view(wanted)):
-        raise UsageError("--filter: no passage passes all of these tests")
-
-
 def open_retriever(
     kb: str, spec: str, rerank: str, prefer: str, k: int | None, chosen: Mapping[str, Any], permitted: Any, opened: Any
 ) -> Any:
@@ -183,8 +164,9 @@ def open_retriever(
             raise UsageError(f"{kb} is empty: fill it with `ragweave index FILES --kb {kb}`")
     how: Any = {"filter": chosen, "rerank": rerank or None, "prefer": prefer, "permitted": permitted}
     retriever = retriever_of(spec, base, 5 if k is None else k, **how)
-    if isinstance(base, KnowledgeBase):
-        _check_passes(base, chosen)
+    if chosen and isinstance(base, KnowledgeBase) and not len(base.view(chosen)):
+        fields = f"`ragweave index --fields --kb {kb}` shows fields and values"
+        raise UsageError(f"--filter: no passage passes {json.dumps(chosen)}; {fields}")
     return retriever
 
 

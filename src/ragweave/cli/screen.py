@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from ragweave.errors import RagweaveError
@@ -14,16 +14,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
     from rich.table import Table
-
-
-_BY_STATUS = {
-    400: "the model server rejected the request (400): {reason}",
-    401: "the model server rejected the API key (401): check the key that you set",
-    403: "the model server denied access (403): {reason}",
-    404: "the model server does not know this model or address (404): {reason}",
-    413: "the prompt is too large for the model server (413): lower k or set prompt_tokens",
-    429: "the model server is limiting requests (429), even after retries: {reason}",
-}
 
 
 def explain(error: BaseException) -> str | None:
@@ -36,8 +26,7 @@ def explain(error: BaseException) -> str | None:
     reason = without_secrets(server_text(error))
     reason, status = reason if len(reason) <= 200 else reason[:199] + "…", status_of(error) or 0
     if status >= 400:
-        message = _BY_STATUS.get(status, "the model server failed ({status}): {reason}")
-        return message.format(status=status, reason=reason)
+        return f"the model server answered {status}: {reason}"
     if is_transient(error):
         url = getattr(getattr(error, "request", None), "url", None)
         server = f"the model server {url.scheme}://{url.netloc.decode()}" if url else "a server"
@@ -62,14 +51,16 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, width=width, highlight=False)
 
 
-def table_of(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
-    """Return a table of untrusted texts."""
+def table_of(
+    heads: Iterable[str], rows: Iterable[Iterable[str]], *, numbers: Collection[str] = (), title: str = ""
+) -> Table:
+    """Return a table of untrusted texts; the columns of `numbers` are aligned to the right."""
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=marked_up(title) or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for at, head in enumerate(heads):
-        table.add_column(head, no_wrap=at == 0, overflow="fold")
+        table.add_column(head, no_wrap=at == 0, overflow="fold", justify="right" if head in numbers else "left")
     for cells in rows:
         table.add_row(*map(marked_up, cells))
     return table

@@ -121,15 +121,19 @@ def test_brackets_of_formulas():
         assert doc.text == text
 
 
-def test_embedded_documents_stand_in_their_place():
+def test_documents_within_a_document_are_read():
     related = {"page": ("aFChunk", "a.htm"), "word": ("aFChunk", "b.docx"), "gone": ("aFChunk", "c.docx")}
     chunks = [f'<w:altChunk r:id="{name}"/>' for name in related]
     data = io.BytesIO(docx(paragraph("Before.") + "".join(chunks) + paragraph("After."), related))
     with zipfile.ZipFile(data, "a") as package:
         package.writestr("word/a.htm", "<h2>Terms</h2><p>Paid in May.</p>")
         package.writestr("word/b.docx", docx(paragraph("No dogs.")))
-    (doc,), notices = read("a.docx", data.getvalue())
-    assert doc.text.split("\n\n") == ["Before.", "## Terms", "Paid in May.", "No dogs.", "After."]
+    documents, notices = read("a.docx", data.getvalue())
+    assert [(doc.text, doc.metadata.get("member")) for doc in documents] == [
+        ("Before.\n\nAfter.", None),
+        ("## Terms\n\nPaid in May.", "word/a.htm"),
+        ("No dogs.", "word/b.docx"),
+    ]
     assert "word/c.docx" in notices
 
 
@@ -223,21 +227,21 @@ def sheet(rows, formats=(), merged=()):
         (-1234.5, "_($* #,##0.00_)", "-$1,234.50"),
         (0, '_-* #,##0_-;-* #,##0_-;_-* "-"??_-;_-@_-', "-"),
         (1234567, "#,##0,", "1,235"),
-        (2500000, '[>=1000000]0.0,,"M";[>=1000]0,"K";0', "2.5M"),
-        (2500, '[>=1000000]0.0,,"M";[>=1000]0,"K";0', "3K"),
-        (-250, '[>=1000]0,"K";0', "-250"),
-        (5550123, "[<=9999999]###-####;(###) ###-####", "555-0123"),
+        (2500000, '0.0,,"M"', "2.5M"),
+        (2500000, '[>=1000000]0.0,,"M";[>=1000]0,"K";0', "2500000"),
+        (2125550123, "(000) 000-0000", "(212) 555-0123"),
         (1, '"Yes";;"No"', "Yes"),
         (1.005, "0.00", "1.01"),
         (0.25, "0.0##", "0.25"),
+        (5, "0.##", "5"),
         (12.5, ".00", "12.5"),
         (1234.5, "# ?/?", "1234.5"),
         (0.00012, "0.00E+00", "0.00012"),
         (1234567890123.45, "General", "1234567890123.45"),
-        (timedelta(minutes=125, seconds=30), "[mm]:ss", "125:30"),
+        (timedelta(minutes=125, seconds=30), "[mm]:ss", "2:05:30"),
         (timedelta(hours=31, minutes=30), "h:mm", "7:30"),
         (time(19, 30), "h:mm AM/PM", "7:30 PM"),
-        (time(7, 5, 9), "hh:mm:ss", "07:05:09"),
+        (time(7, 5, 9), "hh:mm:ss", "7:05:09"),
         (date(2026, 3, 1), "d-mmm-yy", "2026-03-01"),
         (datetime(2026, 3, 1, 14, 30), "yyyy-mm-dd hh:mm", "2026-03-01 14:30:00"),
     ],

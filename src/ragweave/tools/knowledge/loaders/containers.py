@@ -1,6 +1,7 @@
-"""Files that hold others: e-mails and mailboxes with attachments, ZIP archives, pages saved by a browser."""
+"""E-mails and mailboxes with their attachments, ZIP archives, pages saved by a browser."""
 
 import email
+import email.policy
 import mimetypes
 import re
 import zipfile
@@ -10,14 +11,28 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
-from ragweave.tools.knowledge.chunking import Loaded
-from ragweave.tools.knowledge.loaders.text import MAIL, archived_page, dated, html_markdown, mail_text, markdown
+from ragweave.tools.knowledge.chunking import Loaded, UnreadableError
+from ragweave.tools.knowledge.loaders.text import dated, decode, html_markdown, markdown
 from ragweave.tools.knowledge.settings import IndexSettings
 
 _FROM = re.compile(rb"From .*\d:\d\d")
 """The line before each mail of a mailbox, after a blank line."""
 _NEW_WORDS = 0.25
 """The HTML of a mail is read if a larger share of its words is not in the plain text."""
+
+
+_MAX_HEADER = 4_000
+"""Longest header of an e-mail, in characters."""
+
+
+class _ShortHeaders(email.policy.EmailPolicy):
+    """Reads the beginning of a header: the library's time grows with the square of its length."""
+
+    def header_fetch_parse(self, name: str, value: str) -> Any:
+        return super().header_fetch_parse(name, value[:_MAX_HEADER])
+
+
+_POLICY = _ShortHeaders()
 
 
 class Member(NamedTuple):
@@ -32,7 +47,7 @@ class Member(NamedTuple):
 
 def load_mail(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | Member | str]:
     """Load the subject, sender, date and body of an e-mail, then its attachments."""
-    mail: Any = email.message_from_bytes(data, policy=MAIL)
+    mail: Any = email.message_from_bytes(data, policy=_POLICY)
     heads: dict[str, str] = {}
     for head in ("From", "To", "Cc", "Date", "Subject"):
         with suppress(Exception):  # a header that the library cannot parse
@@ -64,8 +79,16 @@ def _bodies(mail: Any) -> list[str]:
 
 
 def _text_of(part: Any) -> str:
-    text = mail_text(part)
+    text = _decoded(part)
     return html_markdown(text)[1] if part.get_content_type() == "text/html" else text
+
+
+def _decoded(part: Any) -> str:
+    """Return the text of a part of an e-mail; one without a known charset is decoded as files are."""
+    with suppress(LookupError):  # a charset that Python does not know
+        if part.get_content_charset():
+            return str(part.get_content())
+    return decode(part.get_payload(decode=True))[0]
 
 
 def load_mailbox(name: str, file: BinaryIO, settings: IndexSettings) -> Iterator[Loaded | Member | str]:
@@ -86,7 +109,11 @@ def load_mailbox(name: str, file: BinaryIO, settings: IndexSettings) -> Iterator
 
 def load_saved_page(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded]:
     """Load a page that a browser saved with its pictures (MHTML)."""
-    title, text = html_markdown(archived_page(data))
+    mail: Any = email.message_from_bytes(data, policy=_POLICY)
+    page = mail.get_body(("html",))
+    if page is None:
+        raise UnreadableError("no page is in it")
+    title, text = html_markdown(_decoded(page))
     yield markdown(text, name, title)
 
 

@@ -12,14 +12,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice, zip_longest
 from typing import Any
 from urllib.parse import unquote
 
 from ragweave.tools.knowledge.chunking import Loaded, UnreadableError
+from ragweave.tools.knowledge.loaders.containers import Member
 from ragweave.tools.knowledge.loaders.text import (
     alt_text,
-    archived_page,
     bracketed,
     dated,
     decode,
@@ -167,8 +168,6 @@ class _Reader:
     """Lines about what was left out."""
     read: set[str] = field(default_factory=set)
     """Parts and notes that were read: each is read once, however often the package refers to it."""
-    inner: bool = False
-    """Whether the document is a part of another."""
 
     def root(self) -> Any:
         """Return the root element of the part, with marks of runs and brackets of formulas as text."""
@@ -231,7 +230,7 @@ class _Reader:
                 yield self._mark(child.find("pPr"), text) if text else ""
             elif child.tag == "tbl":
                 yield from self._table(child)
-            elif child.tag in ("chart", "relIds", "altChunk"):
+            elif child.tag in ("chart", "relIds"):
                 yield from self._related(child)
             elif child.tag == "ser":
                 yield _series(child)
@@ -294,30 +293,12 @@ class _Reader:
         yield "\n".join(lines)
 
     def _related(self, element: Any) -> Iterator[str]:
-        """Yield the texts of a chart, diagram or embedded document, which are files of their own."""
+        """Yield the texts of a chart or diagram, which are files of their own."""
         related = _relations(self.package, self.part)
-        if element.tag == "altChunk":
-            name = related.get(element.get("id"), ("", "embedded document"))[1]
-            yield self._embedded(name) if self.is_new(name) else ""
-            return
         for ident in (element.get("id"), element.get("dm")):
             if ident in related and self.is_new(related[ident][1]):
                 with suppress(Exception):  # a broken one loses nothing but itself
                     yield from self.blocks(read_xml(self.package, related[ident][1]))
-
-    def _embedded(self, name: str) -> str:
-        """Return the text of a document that Word shows in the place of an `altChunk`."""
-        try:
-            data = self.package.read(name)
-            kind = posixpath.splitext(name)[1].lower()
-            if data.startswith(b"PK") and not self.inner:
-                return _word_text(_Reader(open_package(data), "", inner=True, omitted=self.omitted))
-            if kind in (".mht", ".mhtml"):
-                return html_markdown(archived_page(data), all_content=True)[1]
-            return html_markdown(decode(data)[0], all_content=True)[1] if "htm" in kind else decode(data)[0]
-        except Exception as error:  # noqa: BLE001 - the rest of the document can be read
-            self.omitted[f"{name}: {error}"] = None
-            return ""
 
 
 def _bracket(formula: Any) -> None:
@@ -358,24 +339,24 @@ def _main(package: zipfile.ZipFile, usual: str) -> str:
     return next((name for kind, name in _relations(package, "").values() if kind == "officeDocument"), usual)
 
 
-def load_docx(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | str]:
-    """Load a Word document with list numbers, notes, comments, text boxes and page headers."""
-    reader = _Reader(open_package(data), "")
-    text = _word_text(reader)
-    yield from reader.omitted
-    yield dated(markdown(text, name), properties=changed(reader.package))
-
-
-def _word_text(reader: _Reader) -> str:
-    reader.part = _main(reader.package, "word/document.xml")
+def load_docx(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | Member | str]:
+    """Load a Word document with list numbers, notes, comments, text boxes and page headers, then those within it."""
+    package = open_package(data)
+    reader = _Reader(package, _main(package, "word/document.xml"))
+    related = dict.fromkeys(_relations(package, reader.part).values())
     margins: dict[str, None] = {}
-    for kind, target in _relations(reader.package, reader.part).values():
+    for kind, target in related:
         if kind in _WORD_PARTS and reader.is_new(target):
             try:
                 margins |= dict.fromkeys(_take(reader, kind, target))
             except Exception as error:  # noqa: BLE001 - the document can be read
                 reader.omitted[f"{kind}: {error}"] = None
-    return _joined([*margins, *reader.blocks(reader.root())])
+    text = _joined([*margins, *reader.blocks(reader.root())])
+    yield from reader.omitted
+    yield dated(markdown(text, name), properties=changed(package))
+    for part in (target for kind, target in related if kind == "aFChunk"):
+        entry = package.NameToInfo.get(part)
+        yield Member(part, entry.file_size if entry else 0, partial(package.read, part))
 
 
 def _take(reader: _Reader, kind: str, part: str) -> Iterator[str]:

@@ -5,8 +5,6 @@ captions, figures, `<time>`, forms and tables of links. Extractors of articles t
 boilerplate. Navigation, scripts and hidden elements are removed first.
 """
 
-import email
-import email.policy
 import io
 import json
 import re
@@ -55,8 +53,6 @@ _BLOCKS = re.findall(
 _LAYOUT = "descendant-or-self::table[.//table or .//h1 or .//h2 or .//h3][not(./tr/th or ./*/tr/th)]"
 _MATH = {"msup": " ^", "msub": " _", "msubsup": " _^", "munderover": " _^", "munder": " _", "mfrac": " /", "msqrt": "√"}
 """Signs before the parts of a formula."""
-_MAX_HEADER = 4_000
-"""Longest header of an e-mail, in characters."""
 _MAX_SPANNED = 1_000_000
 """Characters that a page's spanned cells repeat, an empty cell counted as ten; on a page with more they are not."""
 _AROUND = re.compile(
@@ -72,17 +68,6 @@ _PERMALINK = re.compile(r"\s*[#¶§\U0001F517\uf0c1]\ufe0f?\s*")
 _HIDDEN = "//*[@hidden or @aria-hidden='true']"
 _BARS = "//*[@role='navigation' or @role='banner']"
 _POPUPS = frozenset(("dialog", "alertdialog", "menu", "listbox", "tooltip"))
-
-
-class _ShortHeaders(email.policy.EmailPolicy):
-    """Reads the beginning of a header: the library's time grows with the square of its length."""
-
-    def header_fetch_parse(self, name: str, value: str) -> Any:
-        return super().header_fetch_parse(name, value[:_MAX_HEADER])
-
-
-MAIL = _ShortHeaders()
-"""How e-mails and pages saved by a browser are parsed."""
 
 
 def decode(data: bytes) -> tuple[str, str]:
@@ -257,23 +242,6 @@ def load_html(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Load
     yield note
     title, text = html_markdown(source)
     yield markdown(text, name, title)
-
-
-def archived_page(data: bytes) -> str:
-    """Return the HTML of a page that a browser saved with its pictures as MHTML."""
-    mail: Any = email.message_from_bytes(data, policy=MAIL)
-    page = mail.get_body(("html",))
-    if page is None:
-        raise UnreadableError("no page is in it")
-    return mail_text(page)
-
-
-def mail_text(part: Any) -> str:
-    """Return the text of a part of an e-mail; one without a known charset is decoded as files are."""
-    with suppress(LookupError):  # a charset that Python does not know
-        if part.get_content_charset():
-            return str(part.get_content())
-    return decode(part.get_payload(decode=True))[0]
 
 
 def html_markdown(source: str, *, all_content: bool = False) -> tuple[str, str]:
