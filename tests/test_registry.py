@@ -13,7 +13,7 @@ import pytest
 
 from ragweave.errors import UsageError
 from ragweave.registry import Registry, forget_packages
-from tests.packages import lay_package
+from tests.packages import installed, lay_package
 
 GROUP = "ragweave.test_things"
 
@@ -28,15 +28,9 @@ def registry() -> Registry[Thing]:
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder on the path, whose packages are looked up again."""
-    monkeypatch.syspath_prepend(tmp_path)
-    forget_packages()
-    before = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        del sys.modules[name]
-    forget_packages()
+def site(tmp_path: Path) -> Iterator[Path]:
+    with installed(tmp_path) as site:
+        yield site
 
 
 def lay(site: Path, package: str, source: str, **points: str) -> None:

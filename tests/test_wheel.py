@@ -88,6 +88,7 @@ def test_vectors_need_no_torch() -> None:
     assert "langgraph" in names and "torch" not in names
 
 
+@pytest.mark.nightly
 def test_it_works_where_nothing_else_of_ours_is(wheel: Path, tmp_path: Path) -> None:
     site, empty = tmp_path / "site", tmp_path / "empty"
     empty.mkdir()

@@ -1,14 +1,13 @@
 """The commands `eval`, `report`, `reproduce` and `label`."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.documents import BaseDocumentCompressor, Document
+from tests.cli import conftest
 from typer.testing import CliRunner
 
 from ragweave.cli.main import app
@@ -243,8 +242,7 @@ def test_wrong_roles_and_prices(call: Callable[[], Any], message: str) -> None:
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(run: Run, args: list[str], message: str) -> None:
-    command = [sys.executable, "-c", "from ragweave.cli.main import run; run()", *args]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = conftest.run(*args)
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1

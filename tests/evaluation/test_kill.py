@@ -100,7 +100,7 @@ def check(killed: Killed, count: int) -> None:
 def test_a_killed_run_pays_no_call_twice(tmp_path: Path, questions: Callable[[int], str]) -> None:
     with OpenAIServer(reply_to) as server:
         killed = Killed(server, questions(40), tmp_path / "run")
-        for how, after in ((signal.SIGKILL, 0.15), (signal.SIGINT, 0.25), (signal.SIGKILL, 0.4)):
+        for how, after in ((signal.SIGKILL, 0.2), (signal.SIGINT, 0.3)):
             killed.kill(how, after)
         assert sum(killed.lost["SIGINT"]) == 0  # Ctrl-C waits for the calls under way
         check(killed, 40)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+
+import pytest
+from tests.cli.conftest import run
+from tests.packages import installed, lay_package
 
 from ragweave import KnowledgeBase
 
@@ -60,16 +64,22 @@ POINTS = {
 }
 
 
-def test_all_work_together_on_the_command_line(distribution: Any, python: Any, tmp_path: Path) -> None:
-    site = distribution("others", OTHERS, POINTS)
+@pytest.fixture
+def others(tmp_path: Path) -> Iterator[None]:
+    """Another package with one declaration of each kind."""
+    with installed(lay_package(tmp_path / "site", "others", OTHERS, POINTS)):
+        yield
+
+
+def test_all_work_together_on_the_command_line(tmp_path: Path) -> None:
     rows = [{"riddle": f"Where is the school? ({n})", "solution": "Norhaven"} for n in range(3)]
     (tmp_path / "qa.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
-    done = python(
-        site,
-        *("eval", "qa.jsonl", "--methods", "filco[filter=first,top=2,k=3]", "--metrics"),
-        *("em,brief", "--model", "echo:Norhaven", "--retriever", "others:Fixed", "--out", "run"),
-        cwd=tmp_path,
-    )
+    with installed(lay_package(tmp_path / "site", "others", OTHERS, POINTS)):
+        done = run(
+            *("eval", "qa.jsonl", "--methods", "filco[filter=first,top=2,k=3]", "--metrics"),
+            *("em,brief", "--model", "echo:Norhaven", "--retriever", "others:Fixed", "--out", "run"),
+            cwd=tmp_path,
+        )
     assert done.returncode == 0, done.stderr
     assert "Brief answers" in done.stdout
     lines = [*map(json.loads, (tmp_path / "run/results.jsonl").read_text("utf-8").splitlines())]
@@ -78,42 +88,41 @@ def test_all_work_together_on_the_command_line(distribution: Any, python: Any, t
     texts = [[passage["text"] for passage in line["passages"]] for line in lines]
     assert texts == [["The school is in Norhaven. 0 gulls sit on it."]] * 3
     # a report is written, with label and direction, where the package isn't installed
-    done = python(tmp_path, "report", "run", "--out", "report", cwd=tmp_path)
+    done = run("report", "run", "--out", "report", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "**Brief answers**: Few words. Lower is better." in (tmp_path / "report/report.md").read_text("utf-8")
 
 
-def test_they_are_listed_with_their_package(distribution: Any, python: Any) -> None:
-    site = distribution("others", OTHERS, POINTS)
+@pytest.mark.usefixtures("others")
+def test_they_are_listed_with_their_package() -> None:
     for group, points in POINTS.items():
         (name,) = points
-        facts = json.loads(python(site, "methods", "--kind", group.partition(".")[2], "--json").stdout)
+        facts = json.loads(run("methods", "--kind", group.partition(".")[2], "--json").stdout)
         assert (facts[-1]["name"], facts[-1]["package"]) == (name, "others 0.2")
         assert facts[0]["package"] == "ragweave"
-    assert "others 0.2" in python(site, "methods", "--kind", "metrics").stdout
+    assert "others 0.2" in run("methods", "--kind", "metrics").stdout
 
 
-def test_files_of_their_types_are_read(distribution: Any, python: Any, tmp_path: Path) -> None:
-    site = distribution("others", OTHERS, POINTS)
+@pytest.mark.usefixtures("others")
+def test_files_of_their_types_are_read(tmp_path: Path) -> None:
     for name, text in {"a.txet": "nevahroN", "b.md": "dnalsI", "c.txt": "Forwards"}.items():
         (tmp_path / name).write_text(text, "utf-8")
     index = ("index", "a.txet", "b.md", "c.txt", "--kb", "kb", "--embedding", "none")
-    assert python(site, *index, cwd=tmp_path).returncode == 0
+    assert run(*index, cwd=tmp_path).returncode == 0
     with KnowledgeBase.open(tmp_path / "kb") as kb:
         assert {doc.page_content for doc in kb.passages()} == {"Norhaven", "Island", "Forwards"}
 
 
-def test_a_broken_package_is_one_warning_and_no_more(distribution: Any, python: Any) -> None:
-    site = distribution("shaky", "import nothing_of_this_name", {"ragweave.methods": {"shaky": "shaky:METHOD"}})
-    done = python(site, "methods")
-    assert done.returncode == 0
-    assert "concat_pf" in done.stdout
-    (line,) = done.stderr.splitlines()
+def test_a_broken_package_is_one_warning_and_no_more(tmp_path: Path) -> None:
+    points = {"ragweave.methods": {"shaky": "shaky:METHOD"}}
+    with installed(lay_package(tmp_path, "shaky", "import nothing_of_this_name", points)):
+        listed, shaky, concat = (run("methods", *name) for name in ((), ("shaky",), ("concat",)))
+    assert listed.returncode == 0
+    assert "concat_pf" in listed.stdout
+    (line,) = listed.stderr.splitlines()
     assert "'shaky' of the package shaky 0.2 (shaky:METHOD) can't be loaded" in line
     assert "nothing_of_this_name" in line
-    done = python(site, "methods", "shaky")
-    assert done.returncode == 2
-    assert "the package shaky 0.2" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    done = python(site, "methods", "concat")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert shaky.returncode == 2
+    assert "the package shaky 0.2" in shaky.stderr
+    assert len(shaky.stderr.splitlines()) == 1
+    assert (concat.returncode, concat.stderr) == (0, "")

@@ -71,6 +71,7 @@ def test_methods_are_served_as_models(kb: Path, model: str, tmp_path: Path) -> N
     assert server.returncode in (0, -15)
 
 
+@pytest.mark.nightly
 @pytest.mark.loopback
 def test_several_processes_serve_one_folder_and_count_together(kb: Path, model: str) -> None:
     with two_processes(str(kb), model) as url:

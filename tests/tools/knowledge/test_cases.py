@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from langchain_core.documents import Document
 
 from ragweave.names import RetrieverName
 from ragweave.state.passages import place_at
-from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
+from ragweave.tools.knowledge import IndexReport, IndexSettings, KnowledgeBase
 
 CASES = Path(__file__).parents[2] / "cases" / "documents"
 
@@ -97,12 +98,23 @@ def shown(passage: Document) -> str:
     return marked
 
 
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KnowledgeBase, IndexReport]]:
+    """All cases in one knowledge base, with the report about them."""
+    folder = tmp_path_factory.mktemp("cases")
+    with KnowledgeBase.create(folder / "kb", settings=IndexSettings(embedding=None)) as kb:
+        yield kb, kb.index_paths(CASES)
+
+
 @pytest.mark.parametrize(("file", "question", "must", "must_not"), TABLE)
-def test_cases(file: str, question: str, must: list[str], must_not: list[str], tmp_path: Path) -> None:
-    with KnowledgeBase.create(tmp_path / "kb", settings=IndexSettings(embedding=None)) as kb:
-        report = kb.index_paths(CASES / file)
-        passages = kb.as_retriever(5).invoke(question) if question else kb.passages()
-    lines = [f"{notice.status}: {notice.reason}" for notice in report.notices]
+def test_cases(
+    file: str, question: str, must: list[str], must_not: list[str], library: tuple[KnowledgeBase, IndexReport]
+) -> None:
+    kb, report = library
+    path = CASES / file
+    chosen = {"folder" if path.is_dir() else "source": str(path)}
+    passages = kb.as_retriever(5, filter=chosen).invoke(question) if question else kb.view(chosen).passages()
+    lines = [f"{notice.status}: {notice.reason}" for notice in report.notices if notice.path == str(path)]
     text = "\n".join([*map(shown, passages), *lines])
     assert [pattern for pattern in must if not re.search(pattern, text, re.DOTALL)] == [], text
     assert [pattern for pattern in must_not if re.search(pattern, text, re.DOTALL)] == [], text

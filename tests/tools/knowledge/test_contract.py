@@ -199,7 +199,7 @@ _WRITER = """
 
 
 @pytest.mark.loopback
-@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kills", [1, pytest.param(50, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("kind", ["folder", "lance", "s3", "pg", "chroma"])
 def test_a_killed_writer_leaves_one_state(kind: str, kills: int, request: pytest.FixtureRequest) -> None:
     """In Chroma, which has no transactions, it does so once the source has been indexed again."""

@@ -60,7 +60,7 @@ some_filters = st.recursive(
     ),
     max_leaves=5,
 )
-MANY = settings(max_examples=100, deadline=None, suppress_health_check=[*HealthCheck])
+MANY = settings(suppress_health_check=[*HealthCheck])
 
 
 @pytest.fixture(scope="module")

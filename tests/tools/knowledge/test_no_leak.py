@@ -161,7 +161,7 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_searches_readings_tools_and_errors(place: Any) -> None:
     rng = random.Random(1)
     shelf = Shelf(place("few"), rng)
-    for _ in range(200 if isinstance(shelf.kb, KnowledgeBase) else 15):
+    for _ in range(60 if isinstance(shelf.kb, KnowledgeBase) else 8):
         check_case(shelf, rng)
 
 
@@ -222,7 +222,7 @@ async def test_servers(shelf: Shelf) -> None:
     async with Client(create_server(build_graph("direct", model="extractive"), shelf.kb.as_retriever())) as client:
         uris = [resource.uri for resource in (await client.list_resources()).resources]
     assert len(uris) == len({doc.metadata["source"] for doc in shelf.docs.values()})
-    for _ in range(6):
+    for _ in range(3):
         chosen = random_filter(rng)
         hidden, retriever = shelf.hidden(chosen), shelf.kb.view(chosen).as_retriever(40)
         models: dict[str, Any] = {"model": "extractive", "retriever": retriever, "citations": True}

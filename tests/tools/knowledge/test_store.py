@@ -121,7 +121,7 @@ def kill(tmp_path: Path, kills: int, seed: int) -> None:
 
 
 def test_a_kill_leaves_the_old_state_or_the_new_one(tmp_path: Path) -> None:
-    kill(tmp_path, kills=6, seed=1)
+    kill(tmp_path, kills=3, seed=1)
 
 
 def test_embeddings_survive_a_kill(tmp_path: Path) -> None:
