@@ -127,15 +127,21 @@ def asks_about_all(question: str, collection: Any) -> bool:
 def fits_tables(question: str, collection: Any) -> bool:
     """Return whether a table of a knowledge base, or a field of its documents' metadata, is named in a question."""
     terms = analyzer_for(collection.settings.language).terms
-    names = [
-        column.name for table in collection.tables().tables for column in table.columns if column.name not in _OF_FILES
-    ]
-    names += [table.name for table in collection.tables().tables if table.name != DOCUMENTS]
-    return not {*terms(" ".join(names).replace("_", " "))}.isdisjoint(terms(" ".join(_nouns(question))))
+    return not collection.derived(_columns).isdisjoint(terms(" ".join(_nouns(question))))
+
+
+def _columns(collection: Any) -> set[str]:
+    """Return the terms of the names of tables and columns."""
+    tables = collection.tables().tables
+    names = [column.name for table in tables for column in table.columns if column.name not in _OF_FILES]
+    names += [table.name for table in tables if table.name != DOCUMENTS]
+    return {*analyzer_for(collection.settings.language).terms(" ".join(names).replace("_", " "))}
 
 
 _OF_FILES = ("file", "folder", "title")
 """Columns of the table of all documents, where their metadata has no field."""
+_OF_ROWS = ("excel", "csv", "tsv", "json", "jsonl")
+"""Types of files whose texts are rows."""
 
 
 def _nouns(text: str) -> list[str]:
@@ -153,12 +159,13 @@ def _kinds(collection: Any) -> set[str]:
     begins = [f"{heading_of(first.metadata)} {first.page_content[:_BEGINNING]}" for first in firsts]
     counts = Counter(term for text in begins for term in {*terms(_singular(text))})
     paths = [PurePath(source.key) for source in collection.sources()]
-    stems = [(re.sub(r"[\W_\d]+", " ", path.stem), path.suffix in _of_rows()) for path in paths]
+    of_rows = {suffix for name in _OF_ROWS for suffix in FILE_TYPES[name].suffixes}
+    stems = [(re.sub(r"[\W_\d]+", " ", path.stem), path.suffix.lower() in of_rows) for path in paths]
     files = Counter(term for stem, is_table in stems if not is_table for term in {*terms(stem)})
     folders = Counter(term for path in paths for term in {*terms(path.parent.name)})
     limits = ((counts, max(3, 0.2 * len(begins))), (files, max(2, 0.05 * len(paths))), (folders, 3))
     fields = [field.name.replace("_", " ") for field in collection.fields() if field.name not in RESERVED]
-    columns = [name for name in fields if not _PLURAL.fullmatch(name.split()[-1])]
+    columns = [name for name in fields if not _PLURAL.fullmatch(name.rpartition(" ")[2])]
     names = ["documents files", *columns, *(stem for stem, is_table in stems if is_table)]
     return {term for table, least in limits for term, times in table.items() if times >= least}.union(
         terms(" ".join(names))
@@ -167,8 +174,3 @@ def _kinds(collection: Any) -> set[str]:
 
 def _singular(text: str) -> str:
     return " ".join(word for word in re.findall(r"[^\W\d_]+", text) if not _PLURAL.fullmatch(word))
-
-
-def _of_rows() -> set[str]:
-    """Return the endings of files whose texts are rows."""
-    return {suffix for name in ("excel", "csv", "tsv", "json", "jsonl") for suffix in FILE_TYPES[name].suffixes}

@@ -18,6 +18,7 @@ from ragweave.names import RetrieverName
 from ragweave.state.passages import BOXES
 from ragweave.tools.citations import cite
 from ragweave.tools.knowledge import KnowledgeBase, ServedKnowledgeBase, place_at
+from ragweave.tools.knowledge.loaders.text import RESERVED
 
 LINES = ("salt is white", "pepper is black", "sugar is sweet", "lemon is sour")
 _ODD = ("quote ' \" \\ ; --", "橋を建てた 🌉", "x\u2028 {} %s ?", "a\tb\r\nc", "lone \ud83d sign", "nul \0")
@@ -292,6 +293,26 @@ class KnowledgeStoreTests:
             assert sorted(kb.values("year")) == [1900, 1901, 1902, 1903]
             assert sorted(kb.values("source")) == ["more", "texts"]
             assert kb.values("month") == []
+
+    def test_fields_are_listed_with_their_values(self) -> None:
+        """By name and kind, with how many passages have one, how many values there are, and examples."""
+        metas: list[dict[str, Any]] = [
+            {"year": -2.5, "dept": ["hr", "it"], "draft": True},
+            {"year": 1900, "dept": "it", "due": "2024-05-01"},
+            {"year": "soon", "release": "v1.10.0"},
+        ]
+        with self.create(WordEmbeddings()) as kb:
+            kb.add([Document(f"text {n}", metadata=own) for n, own in enumerate(metas)], "texts")
+            fields = [tuple(field) for field in kb.fields() if field.name not in RESERVED]
+            dept, year = ("dept", "text", 2, 2, ["it", "hr"]), ("year", "number", 2, 2, [-2.5, 1900])
+            others = [("draft", "flag", 1, 1, [True]), ("due", "time", 1, 1, ["2024-05-01"])]
+            release = ("release", "version", 1, 1, ["v1.10.0"])
+            assert fields == [dept, *others, release, year, ("year", "text", 1, 1, ["soon"])]
+            assert kb.values("year") == [-2.5, 1900, "soon"]
+            view = kb.view({"year": {"$lt": 0}})
+            fields = [tuple(field) for field in view.fields() if field.name not in RESERVED]
+            assert fields == [("dept", "text", 1, 2, ["hr", "it"]), others[0], ("year", "number", 1, 1, [-2.5])]
+            assert view.values("dept") == ["hr", "it"]
 
     def test_documents_are_listed_as_their_passages(self) -> None:
         """Each with all its passages, in order."""

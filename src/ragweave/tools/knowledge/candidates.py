@@ -5,7 +5,7 @@ names. All of them get an exact cosine and a BM25 score, whichever ranking found
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
@@ -17,10 +17,12 @@ from ragweave.tools.knowledge.filters import (
     ALL,
     KINDS,
     Condition,
+    Count,
     Every,
     Field,
     Has,
     Kind,
+    counted,
     fields_in,
     keys_of,
     matches,
@@ -139,14 +141,23 @@ class CandidateView(ABC):
         keys = {doc.metadata["source"] for doc in self.documents(rows.tolist()).values()}
         return [Source(key, source.kind) for key, source in self.sources().items() if key in keys]
 
+    def counted(self, chosen: Condition, name: str = "") -> Iterable[Count]:
+        """Return the values that passages that pass a filter have, those of one field if its name is given.
+
+        Here the passages are read; a store with a column of their values reads this alone.
+        """
+        wanted = Every((chosen, Has(name, "?"))) if name else chosen
+        return counted(doc.metadata for doc in self.documents(self.rows(wanted).tolist()).values())
+
     def fields(self, chosen: Condition) -> list[Field]:
         """Return the fields of the passages that pass a filter, by name."""
-        return fields_in(doc.metadata for doc in self.documents(self.rows(chosen).tolist()).values())
+        return fields_in(self.counted(chosen))
 
     def values(self, name: str, chosen: Condition) -> list[Any]:
         """Return the values that these passages have in a field, ascending by kind."""
-        docs = self.documents(self.rows(Every((chosen, Has(name, "?")))).tolist())
-        return [shown(key) for key in sorted({key for doc in docs.values() for key in keys_of(doc.metadata[name])})]
+        counts = self.counted(chosen, name)
+        keys = {(kind, value) for field, kind, value, _ in counts if field == name and value is not None}
+        return [shown(key) for key in sorted(keys)]
 
     def kinds(self, name: str, chosen: Condition) -> dict[Kind, Any]:
         """Return the kinds of these values, each with a value."""

@@ -83,6 +83,8 @@ class Field(NamedTuple):
     """The least and the greatest; of texts and flags the most frequent, up to five."""
 
 
+Count: TypeAlias = tuple[str, Kind, float | str | None, int]
+"""A field, a kind, a value, and how many passages have it; with None, how many have any of that kind."""
 Condition: TypeAlias = Has | Every | Some | Not
 """A parsed filter; hashable, so that what it selects can be cached by it."""
 Filter: TypeAlias = Mapping[str, Any] | Condition | None
@@ -287,21 +289,28 @@ def stored_values(metadata: Mapping[str, Any]) -> dict[str, dict[Kind, list[floa
     return stored
 
 
-def fields_in(passages: Iterable[Mapping[str, Any]]) -> list[Field]:
-    """Return the fields of some passages' metadata, by name."""
-    counts: dict[tuple[str, Kind], int] = Counter()
-    values: dict[tuple[str, Kind], Counter[float | str]] = defaultdict(Counter)
+def counted(passages: Iterable[Mapping[str, Any]]) -> Iterator[Count]:
+    """Yield the values that some passages have, given their metadata."""
     for metadata in passages:
-        for name, kinds in stored_values({k: v for k, v in metadata.items() if k not in INTERNAL}).items():
+        for name, kinds in stored_values(metadata).items():
             for kind, items in kinds.items():
-                counts[name, kind] += 1
-                values[name, kind].update(items)
+                yield from ((name, kind, value, 1) for value in (None, *items))
+
+
+def fields_in(counts: Iterable[Count]) -> list[Field]:
+    """Return the fields of passages with these values, by name."""
+    values: dict[tuple[str, Kind], Counter[float | str]] = defaultdict(Counter)
+    passages: Counter[tuple[str, Kind]] = Counter()
+    for name, kind, value, count in counts:
+        if value is None:
+            passages[name, kind] += count
+        elif name not in INTERNAL:
+            values[name, kind][value] += count
     fields = []
-    for (name, kind), count in sorted(counts.items(), key=lambda item: (item[0][0], -item[1])):
-        own = values[name, kind]
+    for (name, kind), own in sorted(values.items(), key=lambda item: (item[0][0], -passages[item[0]])):
         often = sorted(own, key=lambda value: (-own[value], value))[:5]
         ends = often if kind in ("text", "flag") else sorted({min(own), max(own)})
-        fields.append(Field(name, kind, count, len(own), [shown((kind, value)) for value in ends]))
+        fields.append(Field(name, kind, passages[name, kind], len(own), [shown((kind, value)) for value in ends]))
     return fields
 
 

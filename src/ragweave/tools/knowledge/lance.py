@@ -34,6 +34,7 @@ from typing import Any
 import lancedb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from lancedb.index import FTS, Bitmap, BTree, IvfSq, LabelList
 from lancedb.query import MatchQuery
 from langchain_core.documents import Document
@@ -43,7 +44,7 @@ from ragweave.errors import KnowledgeBaseError
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.candidates import CandidateView, Stored
 from ragweave.tools.knowledge.chunking import Passage
-from ragweave.tools.knowledge.filters import ALL, Condition, Every, Has, Not, Some, stored_values
+from ragweave.tools.knowledge.filters import ALL, Condition, Count, Every, Has, Not, Some, stored_values
 from ragweave.tools.knowledge.graph import MAX_PASSAGES, NamePassages, Scores
 from ragweave.tools.knowledge.names import names_of
 from ragweave.tools.knowledge.settings import IndexSettings
@@ -56,6 +57,8 @@ _SMALL_FILES, _UNINDEXED = 64, 2_000
 """Files of small commits, and rows that searches have to scan, before a writer merges them."""
 _TRIES = 20
 """Attempts to commit while other hosts commit."""
+_DIGITS = 16
+"""Hexadecimal digits of a number."""
 _NAMES = 200
 """Names that are counted by one query."""
 _COLUMNS = "id", "kind", "source", "document", "name", "content", "text", "metadata", "terms", "names"
@@ -83,11 +86,17 @@ def _tokens(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def _digits(value: float | str) -> str:
-    """Return a text, or 16 digits that sort as a number does."""
+    """Return a text, or the digits of a number, which sort as it does."""
     if isinstance(value, str):
         return value
     (bits,) = struct.unpack(">Q", struct.pack(">d", value + 0.0))
-    return f"{bits ^ (2**64 - 1 if bits >> 63 else 2**63):016x}"
+    return f"{bits ^ (2**64 - 1 if bits >> 63 else 2**63):0{_DIGITS}x}"
+
+
+def _number(digits: str) -> float:
+    """Return the number that has these digits."""
+    bits = int(digits, 16)
+    return float(struct.unpack(">d", struct.pack(">Q", bits ^ (2**63 if bits >> 63 else 2**64 - 1)))[0])
 
 
 def _tested(test: Has) -> Iterator[list[str]]:
@@ -233,6 +242,17 @@ class _View(CandidateView):
         query = self._table.search().where(f"{_PASSAGE} AND {_where(chosen)}").select(["position"]).with_row_id(True)
         rows = (query.limit(limit) if limit else query).to_arrow().to_pylist()
         return np.array([row for _, row in sorted((row["position"], row["_rowid"]) for row in rows)], np.int64)
+
+    def counted(self, chosen: Condition, name: str = "") -> Iterable[Count]:
+        """Return the values of passages, from the column that filters test."""
+        where = _where(Every((chosen, Has(name, "?"))) if name else chosen)
+        column = self._table.search().where(f"{_PASSAGE} AND {where}").select(["values"]).to_arrow()["values"]
+        for token in pc.value_counts(pc.list_flatten(column)).to_pylist():
+            field, *rest = json.loads(token["values"])
+            if len(rest) == 1 or (rest and rest[0] == "text"):
+                yield field, rest[0], *(rest[1:] or [None]), token["counts"]
+            elif rest and len(rest[1]) == _DIGITS:
+                yield field, rest[0], _number(rest[1]), token["counts"]
 
     def holders(self, name: str) -> Collection[str]:
         where = f"kind = 'passage' AND ({_in('name', [name])} OR {_in('document', [name])})"

@@ -16,7 +16,7 @@ term, the GIN index finds those with the rarest terms of a question, and they ar
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import accumulate, chain
@@ -32,7 +32,7 @@ from psycopg_pool import ConnectionPool
 
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.candidates import CandidateView, Stored
-from ragweave.tools.knowledge.filters import Condition, Every, Not, Some, stored_values
+from ragweave.tools.knowledge.filters import Condition, Count, Every, Not, Some, stored_values
 from ragweave.tools.knowledge.graph import MAX_PASSAGES, NamePassages, Scores
 from ragweave.tools.knowledge.names import names_of
 from ragweave.tools.knowledge.settings import IndexSettings
@@ -66,6 +66,10 @@ CREATE INDEX ON mentions (passage);
 _TABLES = "mentions", "passages", "words", "sources", "settings"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('ragweave'), hashtext(current_schema()))"
 _COUNTED = "SELECT lexeme AS term, count(*) AS passages FROM passages, unnest(terms) GROUP BY 1"
+_VALUES = (
+    "SELECT f.key, k.key, v.value, count(*) FROM passages, jsonb_each(fields) f, jsonb_each(f.value) k, "
+    "LATERAL (SELECT NULL::jsonb AS value UNION ALL SELECT jsonb_array_elements(k.value)) v"
+)
 _SCORED = 4_000
 """Passages that are scored by words: those of a question's rarest terms, about so many."""
 _MAX_POSITION, _MAX_POSITIONS = 16_383, 255
@@ -227,6 +231,13 @@ class _View(CandidateView):
         where, values = _where(chosen)
         rows = self._rows(f"SELECT id FROM passages WHERE {where} ORDER BY 1 LIMIT %s", *values, limit)
         return np.fromiter((row for (row,) in rows), np.int64)
+
+    def counted(self, chosen: Condition, name: str = "") -> Iterable[Count]:
+        """Return the values of passages, counted by the server from the column that filters test."""
+        where, values = _where(chosen)
+        query = f"{_VALUES} WHERE {where} AND f.key = coalesce(nullif(%s, ''), f.key) GROUP BY 1, 2, 3"
+        for field, kind, value, count in self._rows(query, *values, name):
+            yield field, kind, float(value) if isinstance(value, int) else value, count
 
     def holders(self, name: str) -> Collection[str]:
         query = "SELECT DISTINCT source FROM passages WHERE name = %s OR document = %s"
