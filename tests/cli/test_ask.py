@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from tests.cli.conftest import run
 from tests.openai_server import HttpFault, OpenAIServer
 
+from ragweave import KnowledgeBase
 from ragweave.testing import ModelCall, ScriptedModel
 from ragweave.tools.footnotes import MEANING
 
@@ -74,6 +76,46 @@ def test_the_rows_of_an_answer_are_saved(scripted: Models, tmp_path: Path) -> No
     assert run("index", "log.md", "--embedding", "none", cwd=tmp_path).returncode == 0
     done = run("ask", "What does the zeppelin query count?", "--model", "extractive", "--save", "own.csv", cwd=tmp_path)
     assert "no file" in done.stderr and not (tmp_path / "own.csv").exists()
+
+
+def test_an_answer_is_shown_even_if_its_rows_are_gone(scripted: Models, tmp_path: Path) -> None:
+    (tmp_path / "tickets.csv").write_text("ticket,status\n1,closed\n2,open\n3,closed\n")
+    assert run("index", "tickets.csv", "--embedding", "none", cwd=tmp_path).returncode == 0
+
+    def reply(call: ModelCall) -> str:
+        if call.node == "word":  # somebody writes the knowledge base meanwhile
+            with KnowledgeBase.open(tmp_path / "kb") as kb:
+                kb.delete(source=str(tmp_path / "tickets.csv"))
+        return "2" if call.node == "word" else "SELECT count(*) FROM tickets WHERE status = 'closed'"
+
+    given = ("--method", "table_query", "--save", "rows.csv", *by_script(scripted, reply))
+    done = run("ask", "How many are closed?", *given, cwd=tmp_path)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, "ragweave: no such table: tickets")
+    assert "Answer: 2 [1]" in done.stdout
+    assert not (tmp_path / "rows.csv").exists()
+
+
+def test_a_file_of_replies_reads_no_document_twice(scripted: Models, tmp_path: Path) -> None:
+    texts = [f"Letter {n} is about a bridge." for n in range(6)]
+    for n, text in enumerate(texts):
+        (tmp_path / f"letter-{n}.txt").write_text(text)
+    assert run("index", str(tmp_path), "--embedding", "none", cwd=tmp_path).returncode == 0
+    asked = Counter[str]()
+
+    def reply(call: ModelCall) -> str:
+        asked[next(text for text in texts if text in call.text) if call.node == "read_document" else call.node] += 1
+        return '{"operation": "count", "condition": "Is it about a bridge?"}' if call.node == "plan_reading" else "Yes"
+
+    given = ("--method", "exhaustive", "--cache", "replies.sqlite", "--no-citations", *by_script(scripted, reply))
+    for limit in (3, 6, 6):
+        done = run("ask", "How many are about a bridge?", *given, "-o", f"max_documents={limit}", cwd=tmp_path)
+        assert f"Answer: {limit} (read {limit} of 6 documents)" in done.stdout
+    assert asked == Counter(["plan_reading", *texts])
+    before = asked.total()
+    for _ in range(2):  # samples stay samples
+        run("ask", "Who?", "--methods", "direct[samples=3]", *given[2:], cwd=tmp_path)
+    assert asked.total() == before + 3
+    assert "no such folder" in run("ask", "Who?", *given[:3], "no/replies.sqlite", cwd=tmp_path).stderr
 
 
 def test_options_are_read_by_their_types(scripted: Models, kb: Path) -> None:

@@ -40,6 +40,7 @@ def ask(
     second_retriever: options.SecondRetriever = "",
     filters: options.Filter = None,
     option: options.Option = None,
+    cache: options.Cache = None,
     citations: Annotated[bool, typer.Option(help="Quote the sentences that support the answer.")] = True,
     json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="Show replies as they are written.")] = False,
@@ -67,7 +68,7 @@ def ask(
 
         specs = split_systems(methods) or [method]
         setup = options.Setup.open(
-            specs, kb, model, k, retriever, rerank, prefer, second_retriever, option, filters, citations
+            specs, kb, model, k, retriever, rerank, prefer, second_retriever, option, filters, citations, cache
         )
     if methods:
         if follow_up or stream or trace or save:
@@ -97,6 +98,7 @@ def _ask(
     from ragweave.cli.show import show_result
     from ragweave.graphs.watch import Watch
     from ragweave.tools.footnotes import cited_message
+    from ragweave.tools.replies import asking
 
     earlier = read_conversation(setup.kb) if follow_up else []
     graph = setup.chat(method) if follow_up else setup.graph(method)
@@ -106,7 +108,7 @@ def _ask(
     watch, traced = Watch(write_live if live else None), trace and save is not None and save.suffix == ".html"
     waiting = nullcontext() if live else progress_console().status(f"{method} …")
     try:
-        with waiting as status:
+        with waiting as status, asking():
             result = asyncio.run(watch.follow(graph, values, status.update if status else None))
     finally:
         if save is not None and traced:
@@ -114,6 +116,12 @@ def _ask(
 
             save.write_text(trace_page(graph, question, watch, setup.evidence(method)), "utf-8", "replace")
     messages = result.pop("messages", None)
+    if json:
+        typer.echo(to_json(record(graph, question, watch) if trace else result))
+    else:
+        show_result(result, watch, trace=trace)
+    reply = cited_message(result["answer"], result["passages"], result["citations"])
+    store_conversation(messages or [message, reply], setup.kb)
     if save is not None and save.suffix == ".csv":
         _save_rows(result["passages"], setup.retriever_of(method), save)
     elif save is not None and not traced:
@@ -121,12 +129,6 @@ def _ask(
 
         shown = html_report(result, setup.evidence(method)) if save.suffix == ".html" else markdown_report(result)
         save.write_text(shown, "utf-8", "replace")
-    if json:
-        typer.echo(to_json(record(graph, question, watch) if trace else result))
-    else:
-        show_result(result, watch, trace=trace)
-    reply = cited_message(result["answer"], result["passages"], result["citations"])
-    store_conversation(messages or [message, reply], setup.kb)
 
 
 def _save_rows(passages: Sequence[Document], retriever: Any, path: Path) -> None:
@@ -189,10 +191,12 @@ def _compare(setup: Setup, specs: Sequence[str], question: str, *, json: bool) -
 async def _outcome(graph: MethodGraph, question: str) -> dict[str, Any]:
     """Return a method's answer and cost, or why it failed: the other methods still answer."""
     from ragweave.tools.footnotes import label_of
+    from ragweave.tools.replies import asking
 
     started, outcome = time.perf_counter(), dict[str, Any]()
     try:
-        out = await graph.ainvoke({"question": question})
+        with asking():
+            out = await graph.ainvoke({"question": question})
     except Exception as error:
         reason = explain(error)
         if reason is None:

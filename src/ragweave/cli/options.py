@@ -8,6 +8,7 @@ from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
@@ -81,6 +82,9 @@ Filter = Annotated[
 Option = Annotated[
     list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the method. Repeatable.")
 ]
+Cache = Annotated[
+    Path | None, typer.Option(help="File of replies: what it has is not asked again, in this run or another.")
+]
 FollowUp = Annotated[
     bool, typer.Option("--continue", "-c", help="Continue the last conversation about the knowledge base.")
 ]
@@ -105,6 +109,20 @@ def models_of(
             raise UsageError(f"--model {role}: {'given twice' if role in specs else 'names no model'}")
         specs[role] = spec
     return specs
+
+
+def _opened(specs: Mapping[str, str], replies: Path | None) -> dict[str, Any]:
+    """Return models by role, whose replies a file holds if it is named."""
+    from ragweave.tools.providers import chat_model
+    from ragweave.tools.replies import ReplyCache
+    from ragweave.tools.text.untrusted import redacted
+
+    try:
+        models: dict[str, Any] = {role: chat_model(spec) for role, spec in specs.items()}
+    except ModelError as error:
+        raise UsageError(str(error)) from error
+    stored = ReplyCache(replies) if replies is not None else None
+    return {role: stored.attach(models[role], redacted(specs[role])) for role in specs} if stored else models
 
 
 _TEST = re.compile(r"(.+?)(!=|>=|<=|=|>|<)(.+)", re.DOTALL)
@@ -198,20 +216,21 @@ class Setup:
         option: Iterable[str] | None,
         filters: Iterable[str] | None = None,
         citations: bool = True,
+        replies: Path | None = None,
     ) -> Setup:
-        """Open what the options name.
+        """Open what the options name; a file of replies is used by models within `asking`.
 
         Raises:
             UsageError: A name or an option is unknown, or a model cannot be opened.
         """
         from ragweave.graphs.specs import read_pairs, read_system
         from ragweave.tools.knowledge import open_knowledge_base, retriever_of
-        from ragweave.tools.providers import chat_model
 
         systems = [read_system(spec) for spec in specs]
         methods = [system.method for system in systems]
         kb = next((system.kb for system in systems if system.kb and kb == DEFAULT_KB), kb)
         named = {"generator": "extractive"} | dict(ChainMap(*(dict(system.models) for system in systems)))
+        named |= models_of(model)
         values = read_pairs(option or ())
         if k is not None and values.setdefault("k", str(k)) != str(k):
             raise UsageError(f"-k {k} and --option k={values['k']}: k is given twice")
@@ -220,11 +239,7 @@ class Setup:
             raise UsageError(f"{', '.join(specs)} has no option {unknown!r}: {did_you_mean(unknown, sorted(fields))}")
         if second_retriever and not any(method.second_search for method in methods):
             raise UsageError(f"--second-retriever: {', '.join(specs)} has no second search; crag has one")
-        try:
-            models = {role: chat_model(spec) for role, spec in (named | models_of(model)).items()}
-        except ModelError as error:
-            raise UsageError(str(error)) from error
-
+        models = _opened(named, replies)
         chosen, opened = read_filter(filters or ()), cache(open_knowledge_base)
 
         def over(permitted: Any = None) -> Setup:

@@ -37,7 +37,6 @@ Concurrency = Annotated[int, typer.Option(help="Questions in flight at once.")]
 MaxCalls = Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop the run after N model calls.")]
 MaxCost = Annotated[float | None, typer.Option(metavar="USD", help="Stop the run after this many US dollars.")]
 Shard = Annotated[str, typer.Option(help="I/N: use every N-th question, starting with the I-th.")]
-Cache = Annotated[Path | None, typer.Option(help="File of replies to share among runs.")]
 Ray = Annotated[
     str | None,
     typer.Option("--ray", metavar="[ADDRESS]", help="Run shards on Ray: auto, HOST:PORT; alone: this machine."),
@@ -112,7 +111,7 @@ def evaluate(
     concurrency: Concurrency = 16,
     shard: Shard = "",
     ray: Ray = None,
-    cache: Cache = None,
+    cache: options.Cache = None,
 ) -> None:
     """Answer the questions of a data set by several methods, and score the answers.
 
@@ -289,7 +288,7 @@ def reproduce(
     max_calls: MaxCalls = None,
     max_cost: MaxCost = None,
     concurrency: Concurrency = 16,
-    cache: Cache = None,
+    cache: options.Cache = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.  [default: runs/PAPER-TABLE-DATA]")] = None,
 ) -> None:
     """Evaluate the rows of a paper's table. Without a data set, list the tables."""

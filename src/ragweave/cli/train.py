@@ -43,7 +43,7 @@ def label(
     concurrency: runs.Concurrency = 16,
     shard: runs.Shard = "",
     ray: runs.Ray = None,
-    cache: runs.Cache = None,
+    cache: options.Cache = None,
 ) -> None:
     """Make training rows: OUT/labels.jsonl, which `ragweave train` reads.
 

@@ -81,6 +81,8 @@ class ReplyCache(BaseCache):
         self._model = self._server = ""
         self._reads_tasks = False
         self._path = path
+        if not Path(path).parent.is_dir():
+            raise UsageError(f"{path}: no such folder")
         self._db = sqlite3.connect(
             path, timeout=60, check_same_thread=False, isolation_level=None, factory=ClosingConnection
         )
