@@ -52,6 +52,11 @@ class UnusableModelError(ModelError, UsageError):
     """A model file that cannot be used (damaged, not a chat model, too large); exit code 2."""
 
 
+def one_line_of(error: BaseException, max_characters: int = 200) -> str:
+    """Return the beginning of an error's text on one line, or its class if it has no text."""
+    return " ".join(str(error).split())[:max_characters] or type(error).__name__
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `did you mean 'x'?` with the closest known name, or else the list of known names."""
     names = list(known)

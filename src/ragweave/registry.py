@@ -20,7 +20,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
 
-from ragweave.errors import UsageError
+from ragweave.errors import UsageError, one_line_of
 
 OURS = "ragweave"
 """The result of `package` for ragweave's own declarations."""
@@ -153,10 +153,9 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
             if thing.name != point.name:
                 raise UsageError(f"it is declared as {thing.name!r}")
         except Exception as error:
-            text = " ".join(str(error).split()) or "no message"
             raise UsageError(
                 f"{self.word} {point.name!r} of the package {_package(point)} ({point.value}) can't be loaded: "
-                f"{type(error).__name__}: {text}"
+                f"{type(error).__name__}: {one_line_of(error)}"
             ) from error
         return thing
 

@@ -101,7 +101,7 @@ def test_a_folder_that_moved_is_recognised(ragweave: Run, tmp_path: Path) -> Non
     assert ragweave(*index, *BM25, cwd=docs.parent).returncode == 0
     moved = docs.parent.rename(tmp_path / "proj2")
     (moved / "docs" / "z.txt").unlink()
-    assert "files: 1 moved (" in ragweave(*index, cwd=moved).stdout
+    assert "files: 1 added, 1 removed (" in ragweave(*index, cwd=moved).stdout
     checked = ragweave("doctor", "--kb", "kb", cwd=moved)
     assert (checked.returncode, "z.txt: the file is gone" in checked.stdout) == (0, True)
     assert "1 removed" in ragweave("index", str(docs), "--kb", "kb", cwd=moved).stdout

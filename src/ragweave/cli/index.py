@@ -10,7 +10,7 @@ import typer
 
 from ragweave.cli import options
 from ragweave.cli.screen import console, marked_up, progress_bar, progress_console, table_of
-from ragweave.errors import UsageError
+from ragweave.errors import UsageError, one_line_of
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document
@@ -195,8 +195,9 @@ def _loaded(loader: str, argument: str) -> Iterator[Document]:
     try:
         yield from documents.lazy_load()
     except Exception as error:  # each loader raises its own errors
-        reason = " ".join(str(error).split())
-        raise UsageError(f"{argument} cannot be read with {loader} ({type(error).__name__}: {reason})") from error
+        raise UsageError(
+            f"{argument} cannot be read with {loader} ({type(error).__name__}: {one_line_of(error)})"
+        ) from error
 
 
 def _stages(bar: Any) -> Progress:
@@ -228,7 +229,7 @@ def _show(base: KnowledgeBase | ServedKnowledgeBase, report: IndexReport) -> Non
 
 def _check_indexed(reports: Sequence[IndexReport]) -> None:
     """Raise `UsageError` if no named source is in the index now."""
-    removed = any(report.removed or report.moved for report in reports)
+    removed = any(report.removed for report in reports)
     done = removed or any(report.added or report.changed or report.unchanged for report in reports)
     notices = any(report.notices for report in reports)
     if (notices and not done) or not (reports[-1].passages or removed):

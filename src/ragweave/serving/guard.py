@@ -52,17 +52,11 @@ class AccessLimits:
     """Maximum seconds that a request waits for its turn; after them, status 429."""
 
     def __post_init__(self) -> None:
-        """Check keys and numbers.
-
-        Raises:
-            UsageError: A key is empty, the keys or origins are a text instead of a list, or a number is too low.
-        """
+        """Raise `UsageError` if a key is empty, or keys or origins are one text, whose letters would count."""
         if isinstance(self.api_keys, str) or isinstance(self.origins, str):
             raise UsageError("api_keys and origins must be lists, not one text")
         if not all(key.strip() for key in self.api_keys):
             raise UsageError("an API key is empty, so anyone could call: is its variable set?")
-        if self.request_bytes < 1 or self.concurrency < 1 or self.queue < 0:
-            raise UsageError("request_bytes and concurrency must be at least 1, and queue at least 0")
 
 
 def is_local(host: str) -> bool:

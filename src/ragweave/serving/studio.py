@@ -14,9 +14,8 @@ maximum that a caller may set; any other count may be ten times its default.
 """
 
 import asyncio
-import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import Any, cast
 
@@ -35,7 +34,6 @@ from ragweave.tools.models.roles import trained_role
 from ragweave.tools.providers import chat_model
 from ragweave.tools.retrieval.base import PassageRetriever, find_with
 
-_LOG = logging.getLogger("ragweave.serving")
 DEFAULT_METHOD = "concat_pf"
 
 
@@ -192,14 +190,5 @@ def _retriever(kb: str, search: str) -> PassageRetriever:
     return Bm25Retriever.from_documents(corpus_documents())
 
 
-def _factories() -> Mapping[str, Factory]:
-    """Return the factories by method; the server reads them as variables of this module."""
-    taken = [name for name in METHODS if name in globals()]
-    for name in taken:
-        _LOG.warning(
-            "the method %r cannot be served by that name: put factory(%r) into a module of your own", name, name
-        )
-    return {name: factory(method) for name, method in METHODS.items() if name not in taken}
-
-
-globals().update(_factories())
+# The server reads the factories as variables of this module.
+globals().update({name: factory(method) for name, method in METHODS.items() if name not in globals()})

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from ragweave.errors import UsageError, need
+from ragweave.errors import UsageError, need, one_line_of
 
 LOCAL = "local"
 """The address that means this machine alone."""
@@ -29,7 +29,7 @@ def connected(what: str, address: str) -> Any:
     try:
         ray.init(address=address, ignore_reinit_error=True, log_to_driver=False)
     except (ConnectionError, ValueError) as error:
-        raise UsageError(f"no Ray cluster at {address}: {' '.join(str(error).split())}") from error
+        raise UsageError(f"no Ray cluster at {address}: {one_line_of(error)}") from error
     return ray
 
 

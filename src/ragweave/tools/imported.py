@@ -9,7 +9,7 @@ from pkgutil import resolve_name
 from typing import Any
 from urllib.parse import parse_qsl
 
-from ragweave.errors import UsageError
+from ragweave.errors import UsageError, one_line_of
 
 _PATH = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*:[A-Za-z_][\w.]*(?:\?.*)?")
 
@@ -52,8 +52,7 @@ def imported(path: str, *arguments: Any) -> Any:
     try:
         return value(*arguments, **settings)
     except (TypeError, ValueError, ImportError) as error:
-        reason = " ".join(str(error).split())
-        raise UsageError(f"{place}: cannot be made ({reason}); give settings as ?name=value") from error
+        raise UsageError(f"{place}: cannot be made ({one_line_of(error)}); give settings as ?name=value") from error
 
 
 def read_settings(query: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from langchain_core.decisions import BaseDecisionModel
 from pydantic import ValidationError
 
-from ragweave.errors import MissingExtraError, ModelError, UsageError, need
+from ragweave.errors import MissingExtraError, ModelError, UsageError, need, one_line_of
 from ragweave.registry import Registry
 from ragweave.tools.imported import read_settings
 from ragweave.tools.models.roles import ChatModel, LogprobScorer, checked_chat, unbound
@@ -132,7 +132,7 @@ def checked(what: str, make: Callable[[], MadeT]) -> MadeT:
 def _reason(error: Exception) -> str:
     """Say what was wrong in one line, without the settings' values: one of them may be a key."""
     if not isinstance(error, ValidationError):
-        return " ".join(str(error).split())
+        return one_line_of(error)
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     name = first["loc"][0] if first["loc"] else ""
     return (

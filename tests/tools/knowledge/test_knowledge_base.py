@@ -71,7 +71,7 @@ def test_a_moved_file_keeps_its_vectors(tmp_path: Path, docs: Path, target: str)
     (docs / "ferry.txt").rename(tmp_path / target / "ferry.txt")
     embedded = len(model.embedded)
     report = kb.index_paths([tmp_path / target])
-    assert (report.moved, report.added, report.removed, report.embedded) == (1, 0, 0, 0)
+    assert (report.added, report.removed, report.embedded) == (1, 1, 0)
     assert len(model.embedded) == embedded
     (doc,) = kb.as_retriever(1, "bm25").invoke("ferry")
     assert doc.metadata["source"].endswith(f"{target}/ferry.txt")

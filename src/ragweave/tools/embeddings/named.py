@@ -13,7 +13,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
-from ragweave.errors import KnowledgeBaseError, MissingExtraError, did_you_mean, need
+from ragweave.errors import KnowledgeBaseError, MissingExtraError, did_you_mean, need, one_line_of
 from ragweave.tools.embeddings.minilm import OnnxEmbeddings, onnx_available
 from ragweave.tools.imported import read_settings
 
@@ -127,7 +127,7 @@ def load_named(make: Callable[..., Any], spec: str, kind: str) -> Any:
             return make(place, local_files_only=True)
         return make(place)
     except Exception as error:  # the hub's clients have many
-        reason = " ".join(str(error).split())[:200]
+        reason = one_line_of(error)
         raise KnowledgeBaseError(f"no {kind} {spec!r}: no such folder, and not from the hub ({reason})") from error
 
 
@@ -191,8 +191,7 @@ def load_fastembed(make: Any, spec: str, kind: str) -> Any:
     try:
         return make(name, **{"cache_dir": str(cache), **read_settings(query)})
     except Exception as error:  # those of the hub's clients and of ONNX Runtime
-        reason = " ".join(str(error).split())[:200]
-        raise KnowledgeBaseError(f"{kind} {spec!r} cannot be loaded ({reason})") from error
+        raise KnowledgeBaseError(f"{kind} {spec!r} cannot be loaded ({one_line_of(error)})") from error
 
 
 class BiEncoderScorer:

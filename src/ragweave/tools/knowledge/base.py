@@ -357,9 +357,8 @@ class AbstractKnowledgeBase(ABC):
     ) -> IndexReport:
         """Bring the index up to date with files and folders.
 
-        New and changed files are read, files that are gone from `paths` leave the index, moved ones
-        are recognised by their bytes and name. A file that cannot be read, or not within the limits,
-        is a line in the report. Folders are read recursively, without hidden files (`.name`).
+        New and changed files are read, and files that are gone from `paths`, or were moved there, leave the index.
+        A file that cannot be read, or not within the limits, is a line in the report. Folders are read recursively, without hidden files (`.name`).
 
         Files are read in another process, except small ones of light formats; with `limits=None`,
         all are read in this one.

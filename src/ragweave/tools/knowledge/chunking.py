@@ -11,16 +11,13 @@ table's header.
 """
 
 import hashlib
-import json
 import locale
 import re
-import zlib
-from base64 import b64decode, b64encode
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -365,20 +362,11 @@ def _rows(text: str, table: Table, measure: Measure) -> Iterator[tuple[int, int,
         yield start + a, start + b, lead
 
 
-def _packed(words: Iterable[Word]) -> str:
-    """Return words in about nine characters each: steps from number to number repeat, and so compress well."""
-    columns = zip(*((word.start, word.end, *(round(10 * edge) for edge in word.box)) for word in words), strict=True)
-    steps = [[after - before for before, after in pairwise((0, *column))] for column in columns]
-    return b64encode(zlib.compress(json.dumps(steps).encode(), 9)).decode()
-
-
 def boxed_words(metadata: Mapping[str, Any]) -> list[Word]:
     """Return the words of a passage whose boxes are stored; offsets are the passage's."""
-    if BOXES not in metadata:
-        return []
-    steps = json.loads(zlib.decompress(b64decode(metadata[BOXES])))
-    rows = zip(*map(accumulate, steps), strict=True)
-    return [Word(start, end, (x / 10, y / 10, right / 10, bottom / 10)) for start, end, x, y, right, bottom in rows]
+    return [
+        Word(start, end, (left, top, right, bottom)) for start, end, left, top, right, bottom in metadata.get(BOXES, ())
+    ]
 
 
 def content_hash(text: str, metadata: Mapping[str, Any]) -> str:
@@ -401,7 +389,7 @@ def passage_of(loaded: Loaded, start: int, end: int, lead: str = "", number: str
     first = bisect_right(loaded.words, start, key=itemgetter(1))
     if words := loaded.words[first : bisect_left(loaded.words, end, key=itemgetter(0))]:
         shift = len(lead) - start
-        meta[BOXES] = _packed(Word(word.start + shift, word.end + shift, word.box) for word in words)
+        meta[BOXES] = [[word.start + shift, word.end + shift, *(round(edge, 1) for edge in word.box)] for word in words]
     content = content_hash(text, meta)
     name = f"{loaded.id}{number}" if loaded.id else content[:16]
     return Passage(name, loaded.id, content, text, meta)

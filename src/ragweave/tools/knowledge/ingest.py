@@ -1,4 +1,4 @@
-"""Ingestion: find the files that are new, changed, moved or gone, fetch pages, and stage their passages."""
+"""Ingestion: find the files that are new, changed or gone, fetch pages, and stage their passages."""
 
 import hashlib
 import ipaddress
@@ -20,7 +20,7 @@ from urllib.parse import urldefrag, urlsplit
 import httpx
 from langchain_core.embeddings import Embeddings
 
-from ragweave.errors import KnowledgeBaseError, UsageError
+from ragweave.errors import KnowledgeBaseError, UsageError, one_line_of
 from ragweave.tools.knowledge.chunking import Loaded, Passage, Remark, UnreadableError, passages_of
 from ragweave.tools.knowledge.loaders.pdf import NEED_OCR, available
 from ragweave.tools.knowledge.loaders.text import dated
@@ -63,6 +63,8 @@ class Ingest:
     def paths(self, roots: Sequence[str]) -> None:
         """Take the files under some absolute paths: read new and changed ones, remove missing ones.
 
+        A missing file elsewhere is removed if one with its bytes is new: it was moved.
+
         Raises:
             KnowledgeBaseError: A path does not exist and was never indexed.
         """
@@ -75,43 +77,35 @@ class Ingest:
         denied = [notice.path for notice in self.notices]
         inside = (key for key in known.keys() - files.keys() if any(_under(key, root) for root in roots))
         gone = {key for key in inside if not any(_under(key, folder) for folder in denied)}
-        lost = {key: source for key, source in known.items() if key in gone or not os.path.lexists(key)}
+        new: set[str] = set()
         for number, key in enumerate(files, 1):
-            self._file(key, known.get(key), lost)
+            source = self._file(key, known.get(key))
+            new |= {source.hash} if source and key not in known else set()
             if self.progress:
                 self.progress("read", number, len(files))
-        for key in gone & lost.keys():
+        moved = {key for key, source in known.items() if source.hash in new and not os.path.lexists(key)}
+        for key in gone | moved:
             self.writer.remove(key)
             self.counts["removed"] += 1
 
     def _deny(self, error: OSError) -> None:
         self.notices.append(Notice(error.filename, error.strerror or str(error)))
 
-    def _file(self, key: str, before: Source | None, lost: dict[str, Source]) -> None:
-        """Take a file, unless its size and time, or its bytes, are as `before`.
-
-        A file that was moved here leaves `lost`, the indexed files that no longer exist.
-        """
+    def _file(self, key: str, before: Source | None) -> Source | None:
+        """Take a file, unless its size and time, or its bytes, are as `before`; None if it cannot be opened."""
         try:
             source, file = _opened(key, before)
         except (OSError, UnreadableError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             stays = "; what is indexed of it stays" if before else ""
             self.notices.append(Notice(_shown(key), reason + stays))
-            return
+            return None
         if file is None:
             self._unchanged(source)
-            return
-        with file:
-            moved = "" if before or not self.writer.moves else _same_file(source, lost)
-            if not moved:
+        else:
+            with file:
                 self._take(source, self.worker.load(Path(key), file, self.settings), before)
-                return
-        was = lost.pop(moved)
-        source = replace(source, notices=was.notices, enriched=was.enriched)
-        self.writer.update(moved, source)
-        self.counts["moved"] += 1
-        self._repeat(source)
+        return source
 
     def pages(self, urls: Iterable[str]) -> None:
         """Fetch web pages, each once, and take those whose bytes are not as before."""
@@ -120,8 +114,7 @@ class Ingest:
             try:
                 data, suffix = fetch(url)
             except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-                reason = " ".join(str(error).split())[:100] or type(error).__name__
-                self.notices.append(Notice(url, f"cannot be fetched ({reason})"))
+                self.notices.append(Notice(url, f"cannot be fetched ({one_line_of(error)})"))
                 continue
             name = Path(url.rstrip("/").rpartition("/")[2] or "page").with_suffix(suffix)
             source = Source(url, "page", hashlib.sha256(data).hexdigest())
@@ -142,7 +135,7 @@ class Ingest:
         The hash is stored even if the source cannot be read: it is read again when it changes.
         """
         if before and before.hash == source.hash:
-            self.writer.update(source.key, replace(source, notices=before.notices, enriched=before.enriched))
+            self.writer.update(replace(source, notices=before.notices, enriched=before.enriched))
             self._unchanged(before)
             return
 
@@ -251,12 +244,6 @@ def _opened(key: str, before: Source | None) -> tuple[Source, BinaryIO | None]:
 def _shown(key: str) -> str:
     """Return a path as printable text: bytes that are not UTF-8 are escaped."""
     return os.fsencode(key).decode("utf-8", "backslashreplace")
-
-
-def _same_file(source: Source, lost: dict[str, Source]) -> str:
-    """Return the missing file with the bytes and name of a source; "" if there is none."""
-    name = Path(source.key).name
-    return next((key for key, gone in lost.items() if gone.hash == source.hash and Path(key).name == name), "")
 
 
 def _under(key: str, root: str) -> bool:

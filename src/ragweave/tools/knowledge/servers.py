@@ -12,7 +12,7 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
-from ragweave.errors import KnowledgeBaseError, MissingExtraError, RagweaveError, UsageError
+from ragweave.errors import KnowledgeBaseError, MissingExtraError, RagweaveError, UsageError, one_line_of
 from ragweave.tools.cluster import each_on_cluster
 from ragweave.tools.knowledge.base import AbstractKnowledgeBase, KnowledgeBase, SomeSettings, agreed, embeddings_of
 from ragweave.tools.knowledge.candidates import CandidateView, VectorSample
@@ -163,7 +163,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         with self._writing() as writer:
             for key, source in writer.sources().items():
                 if keys is None or key in keys:
-                    writer.update(key, replace(source, hash=""))
+                    writer.update(replace(source, hash=""))
             writer.commit()
 
     @contextmanager
@@ -210,5 +210,4 @@ def _client_errors(what: str) -> Iterator[None]:
     except (RagweaveError, ImportError):
         raise
     except Exception as error:
-        reason = without_secrets(" ".join(str(error).split()))[:300] or type(error).__name__
-        raise KnowledgeBaseError(f"{what} ({reason})") from error
+        raise KnowledgeBaseError(f"{what} ({without_secrets(one_line_of(error, 300))})") from error

@@ -93,7 +93,6 @@ class IndexReport:
     added: int = 0
     changed: int = 0
     removed: int = 0
-    moved: int = 0
     unchanged: int = 0
     notices: tuple[Notice, ...] = ()
     """Lines about files that were left out or read in part, or in a guessed encoding; those of unchanged files too."""
@@ -107,7 +106,7 @@ class IndexReport:
     """How many passages a model enriched, and what that cost."""
 
     def __str__(self) -> str:
-        counts = {name: getattr(self, name) for name in ("added", "changed", "removed", "moved", "unchanged")}
+        counts = {name: getattr(self, name) for name in ("added", "changed", "removed", "unchanged")}
         counts |= {"skipped": 0, "read in part": 0}
         for notice in self.notices:
             if (name := "read in part" if notice.status == "in part" else notice.status) in counts:

@@ -44,9 +44,6 @@ class SourceReader(Protocol):
 class SourceWriter(Protocol):
     """A write to a store, finished by `commit`."""
 
-    moves: bool
-    """Whether `update` can give a source another key, so that it keeps its passages."""
-
     def sources(self, kind: str | None = None) -> dict[str, Source]:
         """Return the sources by key, as they are before the write."""
 
@@ -56,8 +53,8 @@ class SourceWriter(Protocol):
     def extend(self, source: Source, passages: Sequence[Passage]) -> None:
         """Write the passages of a document of a source, instead of those that it has now."""
 
-    def update(self, key: str, source: Source) -> None:
-        """Give a source another key, time or notices; its passages stay."""
+    def update(self, source: Source) -> None:
+        """Give a source another hash, time or notices; its passages stay."""
 
     def remove(self, key: str) -> None:
         """Delete a source and its passages."""

@@ -122,7 +122,6 @@ class StagedWriter:
     """Commits changes, all or nothing."""
     embedder: Embedder
     spool: IO[bytes]
-    moves = False
     _embedded = 0
 
     def __post_init__(self) -> None:
@@ -144,9 +143,9 @@ class StagedWriter:
         """Stage the passages of a document of a source, instead of those that it has now."""
         self._stage(Change(self.spool, source.key, source, passages, passages[0].document))
 
-    def update(self, key: str, source: Source) -> None:
-        """Give a source another time or notices."""
-        self._stage(Change(self.spool, key, source, None))
+    def update(self, source: Source) -> None:
+        """Give a source another hash, time or notices; its passages stay."""
+        self._stage(Change(self.spool, source.key, source, None))
 
     def remove(self, key: str) -> None:
         """Delete a source and its passages."""

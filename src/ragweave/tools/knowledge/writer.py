@@ -41,9 +41,7 @@ class Writer:
         self._changes: list[tuple[str, tuple[Any, ...]]] = []
         """Statements that change passages."""
         self._updates: list[tuple[Any, ...]] = []
-        """Sources whose passages stay: key, JSON, and the key until now."""
-
-    moves = True
+        """Sources whose passages stay: JSON and key."""
 
     def sources(self, kind: str | None = None) -> dict[str, Source]:
         """Return what is stored before this write, by key."""
@@ -91,9 +89,9 @@ class Writer:
         for what in ("names", "mentions", "fields", "field_values", "meta WHERE key = 'index'"):
             self._change(f"DELETE FROM {what}")  # noqa: S608
 
-    def update(self, key: str, source: Source) -> None:
-        """Give a source another key, name, time or notices; its passages stay."""
-        self._updates.append((source.key, json.dumps(asdict(source)), key))
+    def update(self, source: Source) -> None:
+        """Give a source another hash, time or notices; its passages stay."""
+        self._updates.append((json.dumps(asdict(source)), source.key))
 
     def _change(self, sql: str, values: tuple[Any, ...] = ()) -> None:
         self._changes.append((sql, values))
@@ -107,7 +105,7 @@ class Writer:
         db.execute("BEGIN IMMEDIATE")
         with db:
             last = db.execute("SELECT coalesce(max(id), 0) FROM passages").fetchone()[0]
-            db.executemany("UPDATE sources SET key = ?, value = ? WHERE key = ?", self._updates)
+            db.executemany("UPDATE sources SET value = ? WHERE key = ?", self._updates)
             for change in self._changes:
                 db.execute(*change)
             rows = ((source.key, source.kind, json.dumps(asdict(source))) for source in self._sources)

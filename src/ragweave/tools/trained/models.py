@@ -18,7 +18,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import BaseModel, Field, PrivateAttr
 from typing_extensions import override
 
-from ragweave.errors import ModelError, UsageError, need
+from ragweave.errors import ModelError, UsageError, need, one_line_of
 from ragweave.state import ROUTES
 from ragweave.tools.filters import FilterKind, quoted
 from ragweave.tools.models.messages import task_of
@@ -73,8 +73,7 @@ def _loaded(path: Path, _changed: int) -> Any:
     except UsageError:
         raise
     except Exception as error:  # each library has errors of its own
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ModelError(f"{path}: can't be read ({reason})") from error
+        raise ModelError(f"{path}: can't be read ({one_line_of(error)})") from error
 
 
 class _Component(BaseModel):

@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
+from ragweave.errors import one_line_of
 from ragweave.registry import SESSION, Registry
 from ragweave.state.passages import encodable
 from ragweave.tools.knowledge.chunking import Loaded, UnreadableError
@@ -230,8 +231,7 @@ def _texts(
     except (UnreadableError, MemoryError):
         raise
     except Exception as error:  # whatever a library meets in a broken file; the others can be read
-        reason = " ".join(str(error).split())[:100]
-        raise UnreadableError(f"cannot be read ({type(error).__name__}: {reason})") from error
+        raise UnreadableError(f"cannot be read ({type(error).__name__}: {one_line_of(error, 100)})") from error
 
 
 def _member(member: Member, settings: IndexSettings, room: _Room, depth: int) -> Iterator[Loaded | str]:

@@ -254,12 +254,12 @@ def _object(row: dict[str, Any], place: dict[str, Any], settings: IndexSettings)
     if text.strip():
         title = title if isinstance(title, str) else ""
         name = str(given) if isinstance(given, (str, int)) and str(given) else None
-        fields = {name: _short(value) for name, value in row.items() if name not in own}
+        fields = {
+            name: value[:MAX_FIELD] if isinstance(value, str) else value
+            for name, value in row.items()
+            if name not in own
+        }
         yield Loaded(text, title, name, {TABLE: 1, **place, **own_fields(fields)}, tables=tables)
-
-
-def _short(value: Any) -> Any:
-    return value[:MAX_FIELD] if isinstance(value, str) else value
 
 
 def _value(value: Any) -> str:

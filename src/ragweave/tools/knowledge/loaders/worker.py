@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from pydantic import TypeAdapter
 
-from ragweave.errors import KnowledgeBaseError
+from ragweave.errors import KnowledgeBaseError, one_line_of
 from ragweave.tools.knowledge.chunking import Loaded, Remark, UnreadableError
 from ragweave.tools.knowledge.loaders import load, read_here
 from ragweave.tools.knowledge.settings import FileLimits, IndexSettings
@@ -73,7 +73,7 @@ class Worker:
                 code = process.wait()
                 value = f"{_REASONS.get(code, f'its reader crashed with code {code}')} ({EXCEEDED}: {self.limits})"
         except ValueError as error:
-            value = f"its reader gives what is not a text ({' '.join(str(error).split())[:100]})"
+            value = f"its reader gives what is not a text ({one_line_of(error, 100)})"
         finally:
             if not ended:
                 self.close()
