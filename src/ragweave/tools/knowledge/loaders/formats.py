@@ -90,7 +90,7 @@ def _filled(tokens: _Tokens, number: Decimal) -> str | None:
     digits = before.lstrip("0").rjust(len([at for at in places if "0" in whole[: at + 1]]), "0")
     if digits and decimals and not places:
         return None
-    texts = ["" if kind == "digit" or text in (",", ".") else text for kind, text in tokens]
+    texts = ["" if sign in "0#?,." else text for sign, (_, text) in zip(code, tokens, strict=True)]
     if after:
         texts[code.index(".")] = f".{after}"
     if "," in whole and digits:
