@@ -94,6 +94,13 @@ def missing(error: BaseException | None) -> str:
     return ""
 
 
+def needs(*modules: str) -> None:
+    """Skip a test file if a module isn't installed; unlike `importorskip`, this imports none when tests are collected."""
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f'needs: pip install "ragweave[{_extra(module)}]"', allow_module_level=True)
+
+
 def missing_said(text: str) -> str:
     """Return why a command's message asks for an extra that isn't installed, or ""."""
     asked = _ASKED.search(text)

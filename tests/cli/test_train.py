@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.extras import needs
 from tests.training.labels import judge_row, write_rows
 from typer.testing import CliRunner
 
 from ragweave.cli.train import train
 
-pytest.importorskip("sklearn")
+needs("sklearn")
 
 
 def run(*words: str) -> tuple[int, str]:

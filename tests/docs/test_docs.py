@@ -86,14 +86,6 @@ def test_commands_and_options_in_the_pages_exist() -> None:
     assert unknown == []
 
 
-def test_what_is_generated_is_current() -> None:
-    pytest.importorskip("mkdocs")
-    result = subprocess.run(
-        [sys.executable, str(ROOT / "docs" / "sync.py"), "--check"], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stderr
-
-
 @pytest.mark.nightly
 def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     if importlib.util.find_spec("mkdocs") is None:

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from tests.openai_server import OpenAIServer, Reply
 
+Questions = Callable[[int], str]
+"""Writes a file of so many questions with passages, and returns its spec."""
+
 
 @pytest.fixture
 def server() -> Iterator[OpenAIServer]:
@@ -21,7 +24,7 @@ def spec(server: OpenAIServer) -> str:
 
 
 @pytest.fixture
-def questions(tmp_path: Path) -> Callable[[int], str]:
+def questions(tmp_path: Path) -> Questions:
     """Writes a file of so many questions with passages, and returns its spec."""
 
     def write(count: int) -> str:

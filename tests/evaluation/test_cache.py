@@ -12,6 +12,7 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import HumanMessage
 from pydantic import BaseModel
+from tests.evaluation.conftest import Questions
 from tests.openai_server import HttpFault, OpenAIServer, Reply
 
 from ragweave import chat_model
@@ -216,7 +217,7 @@ def test_a_call_waits_for_none_that_fails(open_again: Callable[..., Any], server
 
 
 def test_methods_that_begin_alike_pay_for_no_prompt_twice(
-    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+    server: OpenAIServer, spec: str, questions: Questions, tmp_path: Path
 ) -> None:
     server.script = lambda _: Reply("Unknown", (100, 10), delay=0.01)
     systems = ("concat", "concat_pf", "post_fusion", "pf_concat")

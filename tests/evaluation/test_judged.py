@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.evaluation.conftest import Questions
 from tests.openai_server import HttpFault, OpenAIServer
 
 from ragweave.datasets import Question
@@ -44,9 +45,7 @@ def judge(forms: bool) -> Callable[[dict[str, Any]], Any]:
 
 @pytest.mark.loopback
 @pytest.mark.parametrize("forms", [True, False])
-def test_judged_metrics(
-    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path, forms: bool
-) -> None:
+def test_judged_metrics(server: OpenAIServer, spec: str, questions: Questions, tmp_path: Path, forms: bool) -> None:
     server.script = judge(forms)
     models = {"generator": spec, "evaluator": f"{spec}&n=1"}
     run = EvalSettings(data=questions(2), models=models, metrics=("em", *JUDGED))
@@ -63,7 +62,7 @@ def test_judged_metrics(
 
 @pytest.mark.loopback
 def test_a_verdict_that_cannot_be_read_is_no_score(
-    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+    server: OpenAIServer, spec: str, questions: Questions, tmp_path: Path
 ) -> None:
     server.script = lambda _: "Well, who knows?"
     run = EvalSettings(
@@ -74,7 +73,7 @@ def test_a_verdict_that_cannot_be_read_is_no_score(
     assert record["scores"] == {}
 
 
-def test_one_reply_cut_off_leaves_the_judge_its_forms(questions: Callable[[int], str], tmp_path: Path) -> None:
+def test_one_reply_cut_off_leaves_the_judge_its_forms(questions: Questions, tmp_path: Path) -> None:
     replies = ['{"grade": "Corr', "Correct", '{"grade": "Correct"}']
     judge = ScriptedModel(script=replies, profile={"structured_output": True})
     run = EvalSettings(data=questions(2), metrics=("correctness",))
@@ -103,7 +102,7 @@ async def test_citations_together_may_be_needed() -> None:
     assert await citation_precision([("s", ["x", "y", "z"])], both) == pytest.approx(2 / 3)
 
 
-def test_citations_of_a_run(questions: Callable[[int], str], tmp_path: Path) -> None:
+def test_citations_of_a_run(questions: Questions, tmp_path: Path) -> None:
     run = EvalSettings(
         data=questions(2), systems=("concat[citations=true]", "concat"), metrics=("citation_recall", "attribution")
     )

@@ -14,12 +14,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.evaluation.conftest import Questions
 from tests.openai_server import OpenAIServer, Reply
 
 from ragweave.evaluation.folder import read_results
@@ -97,7 +97,7 @@ def check(killed: Killed, count: int) -> None:
     assert len(lines) == len({*map(str, (record["id"] for record in read_results(killed.folder)))}) == count
 
 
-def test_a_killed_run_pays_no_call_twice(tmp_path: Path, questions: Callable[[int], str]) -> None:
+def test_a_killed_run_pays_no_call_twice(tmp_path: Path, questions: Questions) -> None:
     with OpenAIServer(reply_to) as server:
         killed = Killed(server, questions(40), tmp_path / "run")
         for how, after in ((signal.SIGKILL, 0.2), (signal.SIGINT, 0.3)):
@@ -107,7 +107,7 @@ def test_a_killed_run_pays_no_call_twice(tmp_path: Path, questions: Callable[[in
 
 
 @pytest.mark.nightly
-def test_sixty_kills(tmp_path: Path, questions: Callable[[int], str]) -> None:
+def test_sixty_kills(tmp_path: Path, questions: Questions) -> None:
     drawn = random.Random(1)
     with OpenAIServer(reply_to) as server:
         killed = Killed(server, questions(900), tmp_path / "run")

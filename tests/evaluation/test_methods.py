@@ -1,11 +1,11 @@
 """Every method's calls go through the cache: a second run asks for nothing and says the same."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.evaluation.conftest import Questions
 from tests.openai_server import OpenAIServer, Reply
 
 from ragweave.evaluation import EvalSettings, evaluate
@@ -40,26 +40,21 @@ def filled(schema: dict[str, Any], root: dict[str, Any]) -> Any:
 
 
 @pytest.mark.loopback
-@pytest.mark.parametrize("method", [*METHODS.names()])
-def test_a_second_run_is_free(
-    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path, method: str
-) -> None:
-    server.script, options = script, {"gate": "mean"} if method == "uncertainty_gate" else {}
-    if method == "skr_knn":
-        rows = [{"question": f"When did tower {at} open?", "needed": at % 2 == 0} for at in range(8)]
-        (tmp_path / "needed.jsonl").write_text("\n".join(map(json.dumps, rows)))
-        options = {"training": str(tmp_path / "needed.jsonl")}
-    run = EvalSettings(data=questions(2), systems=(method,), models={"generator": spec}, options=options)
-    runs: list[list[dict[str, Any]]] = []
+def test_a_second_run_is_free(server: OpenAIServer, spec: str, questions: Questions, tmp_path: Path) -> None:
+    server.script, training = script, tmp_path / "needed.jsonl"
+    rows = [{"question": f"When did tower {at} open?", "needed": at % 2 == 0} for at in range(8)]
+    training.write_text("\n".join(map(json.dumps, rows)))
+    options = {"uncertainty_gate": "[gate=mean]", "skr_knn": f"[training={training}]"}
+    systems = tuple(name + options.get(name, "") for name in METHODS.names())
+    run = EvalSettings(data=questions(2), systems=systems, models={"generator": spec})
+    runs = list[dict[tuple[str, str], dict[str, Any]]]()
     for name in ("first", "second"):
         summary = evaluate(run, tmp_path / name, cache=tmp_path / "r.sqlite", quiet=True)
         assert summary.exit_code == 0
-        records = read_results(tmp_path / name)
-        runs.append(
-            [{key: value for key, value in record.items() if key not in ("seconds", "calls")} for record in records]
-        )
+        records = {(record["id"], record["system"]): record for record in read_results(tmp_path / name)}
+        runs.append({key: {**record, "seconds": 0, "calls": 0} for key, record in records.items()})
         if name == "first":
             paid, stored = server.count, summary.calls
-    assert server.count == paid
-    assert stored == paid
+    assert server.count == stored == paid
+    assert len(runs[0]) == 2 * len(systems)
     assert runs[0] == runs[1]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from langchain_core.documents import Document
+from tests.extras import needs
 
 from ragweave import build_graph
 from ragweave.errors import UsageError
@@ -15,7 +16,7 @@ from ragweave.evaluation.tune import tune
 from ragweave.testing import ModelCall, ScriptedModel
 from ragweave.tools.knowledge import KnowledgeBase
 
-pytest.importorskip("gepa")
+needs("gepa")
 
 BETTER = "Answer with the name alone, {nothing} else."
 

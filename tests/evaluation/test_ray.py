@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -12,12 +12,9 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document
-
-# Read when ray is imported: without it, Ray takes the machine's own address for 127.0.0.1.
-os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-pytest.importorskip("ray")
-
 from tests import postgres_server
+from tests.evaluation.conftest import Questions
+from tests.extras import needs
 from tests.openai_server import OpenAIServer, Reply
 
 from ragweave.evaluation import EvalSettings, evaluate, read_report
@@ -26,6 +23,9 @@ from ragweave.tools.cluster import connected
 from ragweave.tools.knowledge import FileLimits, ServedKnowledgeBase
 from ragweave.tools.knowledge.servers import index_on_ray
 
+needs("ray")
+# Read when ray is imported: without it, Ray takes the machine's own address for 127.0.0.1.
+os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 pytestmark = [
     pytest.mark.nightly,
     pytest.mark.loopback,
@@ -51,7 +51,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     cluster.shutdown()
 
 
-def test_a_node_may_be_lost(cluster: Any, questions: Callable[[int], str], tmp_path: Path) -> None:
+def test_a_node_may_be_lost(cluster: Any, questions: Questions, tmp_path: Path) -> None:
     second, folder = cluster.add_node(**_SMALL), tmp_path / "run"
 
     def lose() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.evaluation.conftest import Questions
 
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
@@ -29,7 +30,7 @@ class Scripted:
 
 
 @pytest.fixture
-def scripted(questions: Callable[[int], str], tmp_path: Path) -> Callable[..., Path]:
+def scripted(questions: Questions, tmp_path: Path) -> Callable[..., Path]:
     def make(*systems: Scripted, name: str = "run") -> Path:
         evaluate(EvalSettings(data=questions(40), systems=()), tmp_path / name, own=systems, quiet=True)
         return tmp_path / name
@@ -72,7 +73,7 @@ def test_unreadable_replies_are_counted_without_being_asked_for(scripted: Callab
     assert line in markdown(report)
 
 
-def test_each_run_has_its_own_prices(questions: Callable[[int], str], tmp_path: Path) -> None:
+def test_each_run_has_its_own_prices(questions: Questions, tmp_path: Path) -> None:
     for name, price in (("cheap", 1.0), ("dear", 10.0)):
         settings = EvalSettings(data=questions(2), systems=("direct",), prices={"*": (price, price)})
         evaluate(settings, tmp_path / name, quiet=True)
@@ -144,7 +145,7 @@ def test_the_main_metric_may_be_chosen(run: Path) -> None:
         read_report(run, "rouge_l")
 
 
-def test_what_has_no_score_is_noted(questions: Callable[[int], str], tmp_path: Path) -> None:
+def test_what_has_no_score_is_noted(questions: Questions, tmp_path: Path) -> None:
     words = Metric("words", "Words", "Words of the answer.", lambda _, state: 2.0, percent=False)
     settings = EvalSettings(data=questions(2), systems=("concat",), metrics=("words", "rouge_l"))
     evaluate(settings, tmp_path / "run", own=[words], quiet=True)
@@ -160,8 +161,3 @@ def test_names_are_only_text(run: Path) -> None:
     report.lines[1] = replace(report.lines[1], system="<script>a|b\nc")
     assert "| &lt;script>a\\|b c |" in markdown(report)
     assert "<script>" not in html(report)
-
-
-def test_no_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not a run"):
-        read_report(tmp_path)

@@ -11,6 +11,7 @@ import openai
 import pytest
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
+from tests.evaluation.conftest import Questions
 from tests.openai_server import HttpFault, OpenAIServer, Reply
 
 from ragweave.datasets import Question
@@ -27,9 +28,7 @@ def settings(spec: str, data: str, *systems: str, **more: Any) -> EvalSettings:
     return EvalSettings(data=data, systems=systems or ("concat",), models={"generator": spec}, **more)
 
 
-def test_a_run_is_answered_once(
-    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
-) -> None:
+def test_a_run_is_answered_once(server: OpenAIServer, spec: str, questions: Questions, tmp_path: Path) -> None:
     run = settings(spec, questions(20))
     assert evaluate(run, tmp_path / "run", quiet=True).exit_code == 0
     calls = server.count
@@ -37,7 +36,7 @@ def test_a_run_is_answered_once(
     assert (again.answered, again.skipped, server.count) == (0, 20, calls)
 
 
-async def test_a_run_where_a_loop_runs_already(spec: str, questions: Callable[[int], str], tmp_path: Path) -> None:
+async def test_a_run_where_a_loop_runs_already(spec: str, questions: Questions, tmp_path: Path) -> None:
     assert evaluate(settings(spec, questions(3)), tmp_path / "run", quiet=True).answered == 3
 
 
@@ -77,9 +76,7 @@ def test_a_claim_is_asked_about_by_a_question_and_searched_for_as_it_stands(tmp_
     assert all("Is this claim true? Mars has two moons." in call.text for call in model.calls)
 
 
-def test_other_settings_are_refused_and_a_price_is_not(
-    spec: str, questions: Callable[[int], str], tmp_path: Path
-) -> None:
+def test_other_settings_are_refused_and_a_price_is_not(spec: str, questions: Questions, tmp_path: Path) -> None:
     data = questions(2)
     evaluate(settings(spec, data), tmp_path / "run", quiet=True)
     with pytest.raises(UsageError, match="began with seed = 0, not 1"):
@@ -100,7 +97,7 @@ def test_other_settings_are_refused_and_a_price_is_not(
 def test_a_run_that_is_refused_ends_and_says_why(
     server: OpenAIServer,
     spec: str,
-    questions: Callable[[int], str],
+    questions: Questions,
     tmp_path: Path,
     status: int,
     code: str | None,
@@ -114,7 +111,7 @@ def test_a_run_that_is_refused_ends_and_says_why(
 
 
 def test_a_run_resumes_after_its_credit_was_spent(
-    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+    server: OpenAIServer, spec: str, questions: Questions, tmp_path: Path
 ) -> None:
     good, spent = server.script, HttpFault(429, message="You exceeded your quota", code="insufficient_quota")
     server.script = lambda _: "1931" if server.count <= 12 else spent
@@ -127,7 +124,7 @@ def test_a_run_resumes_after_its_credit_was_spent(
 
 
 def test_a_transient_fault_costs_no_call_twice(
-    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+    server: OpenAIServer, spec: str, questions: Questions, tmp_path: Path
 ) -> None:
     refused: list[Any] = []
 
@@ -156,13 +153,13 @@ class Flaky(FakeListChatModel):
         return "1931"
 
 
-def test_calls_are_retried_for_a_client_that_does_not(questions: Callable[[int], str], tmp_path: Path) -> None:
+def test_calls_are_retried_for_a_client_that_does_not(questions: Questions, tmp_path: Path) -> None:
     run = EvalSettings(data=questions(1), systems=("post_fusion",))
     summary = evaluate(run, tmp_path / "run", given={"generator": Flaky(responses=[])}, concurrency=1, quiet=True)
     assert (summary.answered, summary.calls) == (1, 3)
 
 
-def test_a_model_that_is_given_has_its_own_name_and_price(questions: Callable[[int], str], tmp_path: Path) -> None:
+def test_a_model_that_is_given_has_its_own_name_and_price(questions: Questions, tmp_path: Path) -> None:
     given = {"generator": FakeListChatModel(responses=["1931"])}
     run = EvalSettings(data=questions(1))
     with pytest.raises(UsageError, match="price of FakeListChatModel"):
@@ -172,7 +169,7 @@ def test_a_model_that_is_given_has_its_own_name_and_price(questions: Callable[[i
 
 
 def test_a_failed_question_is_asked_again(
-    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+    server: OpenAIServer, spec: str, questions: Questions, tmp_path: Path
 ) -> None:
     good = server.script
     server.script = lambda body: HttpFault(400, message="filtered") if "bridge 7" in json.dumps(body) else "1931"
@@ -186,7 +183,7 @@ def test_a_failed_question_is_asked_again(
 
 
 def test_a_budget_is_one_for_all_sittings(
-    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+    server: OpenAIServer, spec: str, questions: Questions, tmp_path: Path
 ) -> None:
     run = settings(spec, questions(30), prices={"*": (1.0, 2.0)})
     first = evaluate(run, tmp_path / "run", limits=Limits(max_calls=10), concurrency=1, quiet=True)
@@ -199,9 +196,7 @@ def test_a_budget_is_one_for_all_sittings(
         evaluate(settings(spec, questions(3)), tmp_path / "other", limits=Limits(max_cost_usd=1.0), quiet=True)
 
 
-def test_a_judge_counts_for_the_budget(
-    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
-) -> None:
+def test_a_judge_counts_for_the_budget(server: OpenAIServer, spec: str, questions: Questions, tmp_path: Path) -> None:
     def script(body: dict[str, Any]) -> Reply:
         return Reply('{"grade": "Correct"}' if "Grade the answer" in json.dumps(body) else "1", (100, 10))
 
@@ -217,7 +212,7 @@ def test_a_judge_counts_for_the_budget(
     assert server.count <= 12
 
 
-def test_shards_are_one_run(spec: str, questions: Callable[[int], str], tmp_path: Path) -> None:
+def test_shards_are_one_run(spec: str, questions: Questions, tmp_path: Path) -> None:
     run = settings(spec, questions(10))
     evaluate(run, tmp_path / "run", shard="1/3", quiet=True)
     assert read_report(tmp_path / "run").notes == ["Only 1 of 3 shards are here."]
@@ -227,7 +222,7 @@ def test_shards_are_one_run(spec: str, questions: Callable[[int], str], tmp_path
     assert read_report(tmp_path / "run").lines[0].answered == 10
 
 
-def test_keys_are_not_written_down(spec: str, questions: Callable[[int], str], tmp_path: Path) -> None:
+def test_keys_are_not_written_down(spec: str, questions: Questions, tmp_path: Path) -> None:
     address = "pg:postgresql://me:sekret@host/db#n"
     run = settings(f"{spec}&api_key=sekret", questions(2), corpus="own", kb=address)
     assert evaluate(run, tmp_path / "run", quiet=True).answered == 2
@@ -235,7 +230,7 @@ def test_keys_are_not_written_down(spec: str, questions: Callable[[int], str], t
     assert not any(b"sekret" in path.read_bytes() for path in (tmp_path / "run").iterdir())
 
 
-def test_a_run_may_be_moved(server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path) -> None:
+def test_a_run_may_be_moved(server: OpenAIServer, spec: str, questions: Questions, tmp_path: Path) -> None:
     run = settings(spec, questions(4))
     evaluate(run, tmp_path / "run", quiet=True)
     (tmp_path / "run").rename(tmp_path / "moved")
@@ -244,7 +239,7 @@ def test_a_run_may_be_moved(server: OpenAIServer, spec: str, questions: Callable
 
 
 def test_what_an_earlier_run_answered_right_is_left_out(
-    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+    server: OpenAIServer, spec: str, questions: Questions, tmp_path: Path
 ) -> None:
     server.script = lambda body: "1931" if "bridge 1" in json.dumps(body) else "1800"
     data = questions(4)
@@ -255,7 +250,7 @@ def test_what_an_earlier_run_answered_right_is_left_out(
 
 @pytest.mark.parametrize("name", ["direct[retrieve=true]", "proxy:direct"])
 def test_large_calls_are_those_of_the_answering_model(
-    spec: str, questions: Callable[[int], str], tmp_path: Path, name: str
+    spec: str, questions: Questions, tmp_path: Path, name: str
 ) -> None:
     run = EvalSettings(
         data=questions(2),
@@ -271,7 +266,7 @@ def test_large_calls_are_those_of_the_answering_model(
 
 
 def test_replies_that_lack_their_form_are_counted_on_request(
-    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+    server: OpenAIServer, spec: str, questions: Questions, tmp_path: Path
 ) -> None:
     server.script = lambda _body: "1931"
     run = EvalSettings(data=questions(1), systems=("crag", "concat"), models={"generator": spec}, metrics=("unread",))
@@ -499,16 +494,14 @@ def test_calls_without_a_price_have_no_cost(tmp_path: Path) -> None:
         ({"metrics": ("no_such",)}, "no_such"),
     ],
 )
-def test_wrong_settings_are_named(
-    questions: Callable[[int], str], tmp_path: Path, more: dict[str, Any], message: str
-) -> None:
+def test_wrong_settings_are_named(questions: Questions, tmp_path: Path, more: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         evaluate(EvalSettings(data=questions(1), **more), tmp_path / "run", quiet=True)
 
 
 @pytest.mark.loopback
 def test_a_rerankers_replies_are_paid_for_once(
-    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+    server: OpenAIServer, spec: str, questions: Questions, tmp_path: Path
 ) -> None:
     server.script = lambda body: "[2] > [1]" if "Rank all" in json.dumps(body) else "1931"
     run = EvalSettings(data=questions(2), models={"generator": spec}, corpus="file", rerank=f"listwise:{spec}&n=1")

@@ -471,8 +471,6 @@ def test_a_message_says_its_text_blocks_alone() -> None:
     blocks = AIMessage(content=[{"type": "reasoning", "reasoning": "Karl"}, {"type": "text", "text": "Ada"}])
     assert text_of(blocks) == "Ada"
     assert text_of(AIMessage("", additional_kwargs={"reasoning_content": "Karl"})) == ""
-    call = AIMessage("", tool_calls=[{"name": "Grade", "args": {"grade": "Correct"}, "id": "1"}])
-    assert text_of(call, called=True) == '{"grade": "Correct"}'
 
 
 class SyncModel(ScriptedModel):

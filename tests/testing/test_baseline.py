@@ -2,8 +2,10 @@
 
 import json
 
-import numpy  # noqa: F401, ICN001 - before the first run: pytester unloads what a run loads, and numpy loads only once
 import pytest
+
+import ragweave.evaluation  # noqa: F401 - see `project`
+from ragweave import build_graph
 
 pytest_plugins = "pytester"
 
@@ -19,6 +21,8 @@ def test_answers(ragweave_baseline):
 @pytest.fixture
 def project(pytester: pytest.Pytester) -> pytest.Pytester:
     """A project with one test; `run` gives it twenty questions about bridges."""
+    # Loaded before the first run: pytester unloads what a run loads.
+    build_graph("concat", model="extractive").invoke({"question": "?", "passages": ["A."]})
     pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
     return pytester
 

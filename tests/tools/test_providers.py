@@ -6,11 +6,11 @@ import pytest
 from langchain_core.language_models import FakeListLLM
 from tests.openai_server import OpenAIServer
 
-from ragweave import build_graph, chat_model
+from ragweave import chat_model
 from ragweave.errors import MissingExtraError, ModelError, UsageError
 from ragweave.testing import ScriptedModel
 from ragweave.tools.models.extractive import ExtractiveChat
-from ragweave.tools.providers import MODELS, ModelProvider, read_settings
+from ragweave.tools.providers import read_settings
 
 SECRET = "sk-very-secret"
 
@@ -95,21 +95,6 @@ def test_no_error_shows_a_secret(spec: str) -> None:
     with pytest.raises((UsageError, ModelError)) as caught:
         chat_model(spec.format(SECRET))
     assert SECRET not in str(caught.value)
-
-
-def test_a_package_may_bring_a_provider() -> None:
-    provider = ModelProvider(
-        name="echo",
-        spec="echo:WORD",
-        summary="Says WORD.",
-        make=lambda name, settings: ScriptedModel(script=[name], **settings),
-    )
-    MODELS.register(provider)
-    try:
-        graph = build_graph("direct", model="echo:Oslo?max_tokens=9")
-        assert graph.invoke({"question": "What is the capital of Norway?"})["answer"] == "Oslo"
-    finally:
-        MODELS.unregister("echo")
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

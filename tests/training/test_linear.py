@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from langchain_core.decisions import Choice, Noul
 from langchain_core.documents import Document
+from tests.extras import needs
 from tests.training.labels import judge_row, router_row, write_rows
 
 from ragweave.errors import UsageError
@@ -18,8 +19,7 @@ from ragweave.tools.retrieval import Bm25Retriever
 from ragweave.tools.trained.linear import FEATURES, draft_features
 from ragweave.training import train
 
-pytest.importorskip("sklearn")
-pytest.importorskip("safetensors")
+needs("sklearn", "safetensors")
 
 
 SHELF = Bm25Retriever.from_documents([Document("Phobos is a moon of Mars."), Document("Paris is in France.")])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
+from tests.extras import needs
 from tests.tiny_encoder import make_tiny_encoder
 from tests.tiny_models import make_tiny_llama, make_tiny_t5
 from tests.training.labels import filter_row, judge_row, write_rows
@@ -28,8 +29,7 @@ from ragweave.training import train
 from ragweave.training.job import Scored, measured
 from ragweave.training.rows import FilterRow, read_rows, sentences_of, split_rows
 
-for module in ("torch", "transformers", "accelerate", "peft"):
-    pytest.importorskip(module)
+needs("torch", "transformers", "accelerate", "peft")
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries' own
 
 

@@ -138,75 +138,35 @@ ATTACKS = """
 DROP TABLE sales
 DELETE FROM sales
 UPDATE sales SET amount = 0
-INSERT INTO sales VALUES (1)
-REPLACE INTO sales VALUES (1)
 INSERT INTO sales SELECT * FROM sales RETURNING amount
-ALTER TABLE sales ADD COLUMN x
 ALTER TABLE sales RENAME TO other
-CREATE TABLE x (y)
-CREATE TABLE x AS SELECT * FROM sales
-CREATE TEMP TABLE x (y)
 CREATE VIEW v AS SELECT 1
-CREATE TEMP VIEW v AS SELECT 1
-CREATE INDEX i ON sales (amount)
 CREATE TRIGGER t AFTER INSERT ON sales BEGIN DELETE FROM sales; END
 CREATE VIRTUAL TABLE f USING fts5 (x)
-DROP VIEW v
-REINDEX
 ANALYZE
-VACUUM
 VACUUM INTO '/tmp/stolen.sqlite3'
 ATTACH DATABASE '/etc/passwd' AS other
-ATTACH ':memory:' AS other
 DETACH main
-PRAGMA database_list
 PRAGMA writable_schema = 1
-PRAGMA trusted_schema = 1
-PRAGMA temp_store_directory = '/tmp'
-PRAGMA query_only = 0
 BEGIN
-COMMIT
-ROLLBACK
 SAVEPOINT s
-RELEASE s
-EXPLAIN SELECT 1
 EXPLAIN QUERY PLAN SELECT * FROM sales
 VALUES (1)
-SELECT * FROM pragma_database_list
 SELECT * FROM pragma_table_info('sales')
-SELECT * FROM pragma_function_list
-SELECT * FROM pragma_compile_options
-SELECT * FROM sqlite_master
-SELECT * FROM sqlite_schema
-SELECT * FROM sqlite_temp_master
 SELECT * FROM main.sqlite_master
-SELECT * FROM sqlite_sequence
 SELECT * FROM dbstat
-SELECT * FROM passages
-SELECT * FROM main.passages
 SELECT (SELECT value FROM passages) FROM sales
 SELECT count(*) FROM sales WHERE EXISTS (SELECT 1 FROM sqlite_master)
 SELECT * FROM sales UNION SELECT sql FROM sqlite_master
-WITH t AS (SELECT sql FROM sqlite_master) SELECT * FROM t
 WITH t AS (SELECT 1) DELETE FROM sales
-WITH t AS (SELECT 1) INSERT INTO sales SELECT * FROM t
-WITH t AS (SELECT 1) UPDATE sales SET amount = 0
 SELECT load_extension('/tmp/evil.so')
 SELECT readfile('/etc/passwd')
-SELECT writefile('/tmp/x', 'y')
-SELECT edit('x')
 SELECT fts3_tokenizer('simple', x'00')
 SELECT sqlite_version()
-SELECT sqlite_compileoption_get(1)
-SELECT changes()
-SELECT last_insert_rowid()
 SELECT random()
-SELECT randomblob(1000000000)
 SELECT length(zeroblob(1000000000))
 SELECT printf('%.*c', 1000000000, 'x')
-SELECT replace('x', 'x', printf('%.*c', 400000, 'y'))
 SELECT json_each.value FROM json_each('[1]')
-SELECT json_extract('{"a":1}', '$.a')
 SELECT * FROM generate_series(1, 1000000000)
 SELECT amount FROM sales WHERE amount MATCH 'x'
 SELECT amount FROM sales WHERE amount REGEXP '(a+)+'
@@ -214,15 +174,11 @@ SELECT count(*) FROM sales WHERE amount LIKE '%' || replace(amount, '', '%a%a%a%
 WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) FROM c
 WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT 5) SELECT n FROM c
 SELECT count(*) FROM sales a, sales b, sales c, sales d, sales e, sales f, sales g, sales h
-SELECT a.amount FROM sales a, sales b, sales c, sales d, sales e ORDER BY random()
 SELECT group_concat(a.amount || b.amount || c.amount) FROM sales a, sales b, sales c
 SELECT 1; DROP TABLE sales
-SELECT 1; ATTACH '/tmp/x' AS y
 ;DROP TABLE sales
 /* SELECT */ DROP TABLE sales
 -- SELECT
-SELECT * FROM other_readers_rows
-SELECT ?
 SELECT :x
 SELECT "x" FROM [sales] WHERE nosuch = 1
 """.strip().splitlines()

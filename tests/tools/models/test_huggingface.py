@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.extras import needs
 from tests.tiny_models import make_tiny_llama
 
 from ragweave import build_graph
 from ragweave.errors import ModelError, UsageError
 from ragweave.tools.providers import chat_model
 
-for module in ("torch", "transformers", "langchain_huggingface"):
-    pytest.importorskip(module)
+needs("torch", "transformers", "langchain_huggingface")
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries' own
 
 

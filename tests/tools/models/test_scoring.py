@@ -6,14 +6,14 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.extras import needs
 from tests.tiny_models import make_tiny_llama, make_tiny_t5
 
 from ragweave.errors import ModelError, UsageError
 from ragweave.tools.models.roles import LogprobScorer
 from ragweave.tools.providers import scorer_of
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+needs("torch", "transformers")
 
 WORDS = ["who", "wrote", "hamlet", "william", "shakespeare", "in", "london", "context", "question", "answer", ":", "?"]
 LIMIT = 1024
@@ -37,6 +37,8 @@ def scorer(folder):
 
 def by_definition(model, tokenizer, prompt, continuation):
     """One pair, one token at a time: no padding, no batch, no shared code."""
+    import torch
+
     target = [*tokenizer(continuation, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
     total = 0.0
     for i, token in enumerate(target):
@@ -56,6 +58,8 @@ PAIRS = [(" ".join(WORDS[: 1 + i % 11]), " ".join(WORDS[i % 5 : i % 7])) for i i
 
 
 def test_batches_equal_the_one_by_one_definition(scorer, folder, kind):
+    import transformers
+
     loader = transformers.AutoModelForCausalLM if kind == "causal" else transformers.AutoModelForSeq2SeqLM
     model = loader.from_pretrained(folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
