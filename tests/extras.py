@@ -98,7 +98,7 @@ def needs(*modules: str) -> None:
     """Skip a test file if a module isn't installed; unlike `importorskip`, this imports none when tests are collected."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
-            pytest.skip(f'needs: pip install "ragweave[{_extra(module)}]"', allow_module_level=True)
+            pytest.skip(f"needs {module}, of the extra {_extra(module) or 'test'}", allow_module_level=True)
 
 
 def missing_said(text: str) -> str:

@@ -298,13 +298,6 @@ def test_a_setting_that_is_left_out_is_another_setting(tmp_path: Path) -> None:
 # ---- your own systems
 
 
-class Echo:
-    name = "echo"
-
-    async def __call__(self, question: Question) -> dict[str, Any]:
-        return {"answer": question.question, "scores": {"length": len(question.question)}}
-
-
 class Failing:
     """Fails on the first questions, in a way that `make` gives."""
 
@@ -446,14 +439,6 @@ def test_a_question_that_moves_to_another_shard_counts_once(tmp_path: Path, spec
     assert sorted(record["id"] for record in read_results(tmp_path / "run")) == ["1", "2", "3"]
 
 
-def test_a_line_that_was_cut_is_cut_off(tmp_path: Path) -> None:
-    run_of(tmp_path, Echo(), 3)
-    path = tmp_path / "results.jsonl"
-    path.write_bytes(path.read_bytes()[:-10])
-    assert run_of(tmp_path, Echo(), 3).answered == 1
-    assert len(path.read_text().splitlines()) == 3
-
-
 def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
     with Run(tmp_path, {}), pytest.raises(UsageError, match="another process"):
         Run(tmp_path, {})
@@ -472,7 +457,7 @@ def test_scores_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
 
 def test_no_concurrency_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="concurrency"):
-        run_of(tmp_path, Echo(), concurrency=0)
+        run_of(tmp_path, Says(answer="", scores={}), concurrency=0)
 
 
 def test_calls_without_a_price_have_no_cost(tmp_path: Path) -> None:

@@ -205,9 +205,6 @@ async def test_a_stream_says_at_once_that_work_goes_on(monkeypatch: pytest.Monke
 
 
 async def test_a_follow_up_is_restated_and_earlier_pictures_are_passed_over() -> None:
-    def script(call: ModelCall) -> str:
-        return "When did the bridge at Alden open?" if "Rewrite the last question" in call.text else LATER
-
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
     file = {"type": "file", "file": {"file_id": "f1"}}
     earlier = {"role": "user", "content": [{"type": "text", "text": "Who built this bridge?"}, picture, file]}
@@ -220,7 +217,7 @@ async def test_a_follow_up_is_restated_and_earlier_pictures_are_passed_over() ->
         {"role": "user", "content": [{"type": "text", "text": "And when did it open?"}]},
     ]
     body = {"model": "concat", "messages": messages}
-    done = (await web(chat(script)).post("/v1/chat/completions", json=body)).json()
+    done = (await web(chat(remembering)).post("/v1/chat/completions", json=body)).json()
     assert done["choices"][0]["message"]["content"] == LATER
 
 

@@ -135,10 +135,3 @@ def test_search_cases(folder: str, mode: RetrieverName, question: str, names: st
         kb.index_paths(CASES / "search" / folder)
         docs = kb.as_retriever(3 if mode == "graph" else 1, mode).invoke(question)
     assert {*names.split()} <= {Path(doc.metadata["source"]).stem for doc in docs}
-
-
-def test_another_text_field_on_the_same_folder(tmp_path: Path) -> None:
-    for field, shown_text in (("text", "content: The spare key"), ("content", "The spare key")):
-        with KnowledgeBase.open_or_create(tmp_path, settings=IndexSettings(embedding=None, text_field=field)) as kb:
-            kb.index_paths(CASES / "text/content-field.jsonl")
-            assert kb.passages()[0].page_content.startswith(shown_text)
