@@ -135,9 +135,7 @@ def _save_rows(passages: Sequence[Document], retriever: Any, path: Path) -> None
     """Write the rows that an answer was computed from."""
     from ragweave.graphs.table_query import tables_of
 
-    results = [
-        passage.metadata for passage in passages if "source" not in passage.metadata
-    ]  # what has one is a document
+    results = [doc.metadata for doc in passages if "source" not in doc.metadata]  # what has one is a document
     queries = [result["sql"] for result in results if "sql" in result]
     tables = tables_of(retriever) if queries else None
     count = tables.save(queries[0], path) if tables else 0

@@ -1,10 +1,13 @@
 """Tables: types of columns, which tables there are, the rows behind a result, and attacks on what runs a model's SQL."""
 
 import csv
+import random
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.collection import Asking, Data, flat, measures, same, slashed
 from langchain_core.documents import Document
 
 from ragweave import KnowledgeBase
@@ -130,8 +133,30 @@ def test_a_text_that_no_row_has_is_answered_with_those_nearest() -> None:
     tables = tables_of({"state": "open"}, {"state": "closed"})
     assert tables.hint("SELECT count(*) FROM sales WHERE state = 'close'") == ""
     assert tables.hint("SELECT count(*) FROM sales WHERE state = 'clsed'") == "No state is 'clsed'; there are: closed."
-    many = tables_of(*({"state": f"state {n}"} for n in range(1200)))
-    assert many.hint("SELECT count(*) FROM sales WHERE state = 'state 1199' AND rowid < 5") == ""
+    many = tables_of(*({"state": f"state {n} {'x' * 100}"} for n in range(1200)))
+    assert many.hint("SELECT count(*) FROM sales WHERE state LIKE 'state 1199%' AND rowid < 5") == ""
+    *_, values = many.hint("SELECT count(*) FROM sales WHERE state = 'zeppelin'").partition("there are: ")
+    shown = [f"state {n} {'x' * 32}" for n in range(8)]  # eight of them, 40 characters each
+    assert values == f"{', '.join(shown)}."
+
+
+def test_generated_questions_over_real_tables_have_exact_answers(tmp_path: Path) -> None:
+    """Values as users' files spell them: decimal commas, percent, blanks between thousands, years, slashes, four files."""
+    pytest.importorskip("sklearn")
+    days = [{"parcel": f"P{n}", "sent": date(2023, 1, 5) + timedelta(9 * n), "depot": "NS"[n % 2]} for n in range(60)]
+    parcels = Data("parcels", "parcels", "parcel", days, ["depot"], dates=["sent"], spell={"sent": slashed})
+    chosen = [data for data in measures() if data.name in ("wines", "patients")]
+    asked = [question for data in [*chosen, parcels] for question in Asking(data, random.Random(1), 1).all()]
+    assert len(asked) >= 40
+    assert {"count", "sum", "mean", "min", "max", "which", "group", "percent", "date", "gaps"} <= {
+        q.kind for q in asked
+    }
+    for data in [*chosen, parcels]:
+        data.write(tmp_path)
+    with KnowledgeBase.create(tmp_path / "kb", settings=IndexSettings(embedding=None)) as kb:
+        kb.index_paths(tmp_path)
+        tables = kb.tables()
+    assert [q.text for q in asked if not same(flat(tables.run(q.sql).rows), q.answer)] == []
 
 
 ATTACKS = """

@@ -37,6 +37,7 @@ from ragweave.tools.knowledge.filters import (
     Has,
     Kind,
     Not,
+    fields_in,
     folders,
     parse,
     shown,
@@ -176,7 +177,7 @@ class AbstractKnowledgeBase(ABC):
     def fields(self) -> list[Field]:
         """Return the fields of the passages' metadata, by which a filter can choose."""
         with self._view() as view:
-            return view.fields(self._condition)
+            return fields_in(view.counted(self._condition))
 
     def values(self, name: str) -> list[Any]:
         """Return the values that passages have in a field of their metadata, which a filter may ask for."""
@@ -184,7 +185,9 @@ class AbstractKnowledgeBase(ABC):
             keys = [source.key for source in self.sources()]
             return keys if name == "source" else sorted({folder for key in keys for folder in folders(key)})
         with self._view() as view:
-            return view.values(name, self._condition)
+            counts = view.counted(self._condition, name)
+            stored = {(kind, value) for field, kind, value, _ in counts if field == name and value is not None}
+        return [shown(key) for key in sorted(stored)]
 
     def _kinds(self, name: str) -> dict[Kind, Any]:
         with self._view() as view:

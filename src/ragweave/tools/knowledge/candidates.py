@@ -19,11 +19,9 @@ from ragweave.tools.knowledge.filters import (
     Condition,
     Count,
     Every,
-    Field,
     Has,
     Kind,
     counted,
-    fields_in,
     keys_of,
     matches,
     shown,
@@ -149,18 +147,8 @@ class CandidateView(ABC):
         wanted = Every((chosen, Has(name, "?"))) if name else chosen
         return counted(doc.metadata for doc in self.documents(self.rows(wanted).tolist()).values())
 
-    def fields(self, chosen: Condition) -> list[Field]:
-        """Return the fields of the passages that pass a filter, by name."""
-        return fields_in(self.counted(chosen))
-
-    def values(self, name: str, chosen: Condition) -> list[Any]:
-        """Return the values that these passages have in a field, ascending by kind."""
-        counts = self.counted(chosen, name)
-        keys = {(kind, value) for field, kind, value, _ in counts if field == name and value is not None}
-        return [shown(key) for key in sorted(keys)]
-
     def kinds(self, name: str, chosen: Condition) -> dict[Kind, Any]:
-        """Return the kinds of these values, each with a value."""
+        """Return the kinds of the values that they have in a field, each with a value."""
         kinds: dict[Kind, Any] = {}
         for kind in KINDS:
             rows = self.rows(Every((chosen, Has(name, "?", ((kind, 0.0),)))), 1)

@@ -5,7 +5,7 @@ A condition becomes an array of flags, one a passage, by a range of the index fo
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from ragweave.tools.knowledge.filters import (
     INTERNAL,
     Condition,
+    Count,
     Every,
-    Field,
     Has,
     Kind,
     Not,
@@ -104,27 +104,14 @@ def kinds_of(db: sqlite3.Connection, name: str, seen: NDArray[np.int64] | None) 
     return {kind: shown((kind, value)) for kind, value in rows if value is not None}
 
 
-def values_of(db: sqlite3.Connection, name: str, seen: NDArray[np.int64] | None) -> list[Any]:
-    """Return the values that passages have in a field, ascending by kind."""
-    sql = f"SELECT DISTINCT f.kind, v.value FROM fields f JOIN field_values v ON v.field = f.id WHERE f.name = :name AND {_SEEN}"  # noqa: S608
-    rows = db.execute(f"{sql} ORDER BY f.kind, v.value", {"name": name, "seen": _json(seen)})
-    return [shown(key) for key in rows]
-
-
-def fields_of(db: sqlite3.Connection, seen: NDArray[np.int64] | None) -> list[Field]:
-    """Return the fields that passages have, by name."""
-    counts = (
-        "SELECT f.id, f.name, f.kind, count(DISTINCT v.passage), count(DISTINCT v.value), min(v.value), max(v.value) "  # noqa: S608
-        f"FROM fields f JOIN field_values v ON v.field = f.id WHERE {_SEEN} GROUP BY f.id ORDER BY f.name, 4 DESC"
-    )
-    often = f"SELECT v.value FROM field_values v WHERE v.field = :field AND {_SEEN} GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT 5"  # noqa: S608
-    fields = []
-    for field, name, kind, passages, values, least, greatest in db.execute(counts, {"seen": _json(seen)}).fetchall():
-        examples: list[Any] = [least, greatest]
-        if kind in ("text", "flag"):
-            examples = [value for (value,) in db.execute(often, {"field": field, "seen": _json(seen)})]
-        fields.append(Field(name, kind, passages, values, [shown((kind, value)) for value in dict.fromkeys(examples)]))
-    return fields
+def counted_of(db: sqlite3.Connection, name: str, seen: NDArray[np.int64] | None) -> Iterator[Count]:
+    """Yield the values that passages have; those of one field, unless the name is ""."""
+    for value, count in (("v.value", "count(*)"), ("NULL", "count(DISTINCT v.passage)")):
+        sql = (
+            f"SELECT f.name, f.kind, {value}, {count} FROM fields f JOIN field_values v ON v.field = f.id WHERE {_SEEN}"  # noqa: S608
+        )
+        grouped = f"{sql} AND f.name = coalesce(nullif(:name, ''), f.name) GROUP BY f.id, 3"
+        yield from db.execute(grouped, {"name": name, "seen": _json(seen)})
 
 
 def _json(rows: NDArray[np.int64] | None) -> str | None:

@@ -307,7 +307,7 @@ def fields_in(counts: Iterable[Count]) -> list[Field]:
         elif name not in INTERNAL:
             values[name, kind][value] += count
     fields = []
-    for (name, kind), own in sorted(values.items(), key=lambda item: (item[0][0], -passages[item[0]])):
+    for (name, kind), own in sorted(values.items(), key=lambda item: (item[0][0], -passages[item[0]], item[0][1])):
         often = sorted(own, key=lambda value: (-own[value], value))[:5]
         ends = often if kind in ("text", "flag") else sorted({min(own), max(own)})
         fields.append(Field(name, kind, passages[name, kind], len(own), [shown((kind, value)) for value in ends]))

@@ -57,8 +57,6 @@ _SMALL_FILES, _UNINDEXED = 64, 2_000
 """Files of small commits, and rows that searches have to scan, before a writer merges them."""
 _TRIES = 20
 """Attempts to commit while other hosts commit."""
-_DIGITS = 16
-"""Hexadecimal digits of a number."""
 _NAMES = 200
 """Names that are counted by one query."""
 _COLUMNS = "id", "kind", "source", "document", "name", "content", "text", "metadata", "terms", "names"
@@ -86,15 +84,15 @@ def _tokens(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def _digits(value: float | str) -> str:
-    """Return a text, or the digits of a number, which sort as it does."""
+    """Return a text, or 16 digits that sort as a number does."""
     if isinstance(value, str):
         return value
     (bits,) = struct.unpack(">Q", struct.pack(">d", value + 0.0))
-    return f"{bits ^ (2**64 - 1 if bits >> 63 else 2**63):0{_DIGITS}x}"
+    return f"{bits ^ (2**64 - 1 if bits >> 63 else 2**63):016x}"
 
 
 def _number(digits: str) -> float:
-    """Return the number that has these digits."""
+    """Return the number of 16 digits."""
     bits = int(digits, 16)
     return float(struct.unpack(">d", struct.pack(">Q", bits ^ (2**63 if bits >> 63 else 2**64 - 1)))[0])
 
@@ -251,7 +249,7 @@ class _View(CandidateView):
             field, *rest = json.loads(token["values"])
             if len(rest) == 1 or (rest and rest[0] == "text"):
                 yield field, rest[0], *(rest[1:] or [None]), token["counts"]
-            elif rest and len(rest[1]) == _DIGITS:
+            elif rest and len(rest[1]) == 16:
                 yield field, rest[0], _number(rest[1]), token["counts"]
 
     def holders(self, name: str) -> Collection[str]:

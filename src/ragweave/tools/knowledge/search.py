@@ -1,6 +1,6 @@
 """Search: written once, over any state of any store."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ from ragweave.errors import KnowledgeBaseError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import heading_of, without_hidden
 from ragweave.tools.embeddings.named import unit
-from ragweave.tools.knowledge.filters import Condition, Field, Kind
+from ragweave.tools.knowledge.filters import Condition, Count, Kind
 from ragweave.tools.knowledge.graph import NamePath, Names, Pool, Scores, along_names
 from ragweave.tools.knowledge.sources import Source, SourceReader
 from ragweave.tools.retrieval.bm25_index import top_k
@@ -59,14 +59,11 @@ class View(SourceReader, Names, Protocol):
     def documents(self, rows: Sequence[int]) -> Mapping[int, Document]:
         """Return passages, in the given order."""
 
-    def fields(self, chosen: Condition) -> list[Field]:
-        """Return the fields of the passages that pass a filter, by name."""
-
-    def values(self, name: str, chosen: Condition) -> list[Any]:
-        """Return the values that these passages have in a field."""
+    def counted(self, chosen: Condition, name: str = "") -> Iterable[Count]:
+        """Return the values that these passages have, those of one field if its name is given."""
 
     def kinds(self, name: str, chosen: Condition) -> dict[Kind, Any]:
-        """Return the kinds of these values, each with a value."""
+        """Return the kinds of the values that they have in a field, each with a value."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.files import ClosingConnection
 from ragweave.tools.knowledge import filter_index
 from ragweave.tools.knowledge.chunking import content_hash
-from ragweave.tools.knowledge.filters import ALL, Condition, Field, Kind, matches
+from ragweave.tools.knowledge.filters import ALL, Condition, Count, Kind, matches
 from ragweave.tools.knowledge.graph import MAX_PASSAGES, TABLES, NamePassages
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.sources import Source
@@ -197,16 +197,12 @@ class Snapshot:
         sql = "SELECT key, kind FROM sources WHERE id IN (SELECT source FROM passages WHERE id IN (SELECT value FROM json_each(?)))"
         return [Source(*source) for source in self.db.execute(f"{sql} ORDER BY id", (json.dumps(rows.tolist()),))]
 
-    def fields(self, chosen: Condition) -> list[Field]:
-        """Return the fields of the passages that pass a filter, by name."""
-        return filter_index.fields_of(self.db, self._seen(chosen))
-
-    def values(self, name: str, chosen: Condition) -> list[Any]:
-        """Return the values that passages that pass a filter have in a field."""
-        return filter_index.values_of(self.db, name, self._seen(chosen))
+    def counted(self, chosen: Condition, name: str = "") -> Iterator[Count]:
+        """Return the values that passages that pass a filter have, those of one field if its name is given."""
+        return filter_index.counted_of(self.db, name, self._seen(chosen))
 
     def kinds(self, name: str, chosen: Condition) -> dict[Kind, Any]:
-        """Return the kinds of these values, each with a value."""
+        """Return the kinds of the values that they have in a field, each with a value."""
         return filter_index.kinds_of(self.db, name, self._seen(chosen))
 
     def _seen(self, chosen: Condition) -> NDArray[np.int64] | None:

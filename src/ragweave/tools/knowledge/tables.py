@@ -178,12 +178,8 @@ def typed(values: Sequence[Any], share: float = _FITS) -> tuple[str, str, int, l
     texts = [_text(value) for value in values]
     known = [text for text in texts if text.lower() not in _ABSENT]
     if known and {text.lower() for text in known} <= {"true", "false"}:
-        return (
-            "BOOLEAN",
-            "",
-            0,
-            [int(text.lower() == "true") if text.lower() not in _ABSENT else None for text in texts],
-        )
+        flags = [None if text.lower() in _ABSENT else int(text.lower() == "true") for text in texts]
+        return "BOOLEAN", "", 0, flags
     readers: tuple[Callable[[Sequence[str]], tuple[dict[str, Any], str]], ...] = (_amounts, _dates)
     for reader in readers:
         if reader(known[:: max(len(known) // _SAMPLE, 1)])[0]:  # of a long column of names, few are tried
