@@ -13,7 +13,8 @@ TEST = """
 from ragweave.evaluation import EvalSettings
 
 def test_answers(ragweave_baseline):
-    settings = EvalSettings(data="jsonl:questions.jsonl", systems=("concat",), passages="given")
+    models = {"generator": "extractive?similarity=lexical"}
+    settings = EvalSettings(data="jsonl:questions.jsonl", systems=("concat",), passages="given", models=models)
     ragweave_baseline(settings, "baseline.json", METRIC)
 """
 
@@ -22,7 +23,7 @@ def test_answers(ragweave_baseline):
 def project(pytester: pytest.Pytester) -> pytest.Pytester:
     """A project with one test; `run` gives it twenty questions about bridges."""
     # Loaded before the first run: pytester unloads what a run loads.
-    build_graph("concat", model="extractive").invoke({"question": "?", "passages": ["A."]})
+    build_graph("concat", model="extractive?similarity=lexical").invoke({"question": "?", "passages": ["A."]})
     pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
     return pytester
 
