@@ -138,7 +138,7 @@ def compared(name: str) -> tuple[str, float | None]:
     """Return a comparison's row, and its p once all questions are answered."""
     experiment, systems = EXPERIMENTS[name], answers(name)
     first, second = (systems.get(system, {}) for system in (experiment.first, experiment.second))
-    both = sorted(first.keys() & second.keys())
+    both = [at for at in first if at in second]
     if not both:
         return f"{name:10} no answers", None
     scores = [[f1(record[at]) for at in both] for record in (first, second)]
