@@ -82,9 +82,7 @@ Filter = Annotated[
 Option = Annotated[
     list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the method. Repeatable.")
 ]
-Cache = Annotated[
-    Path | None, typer.Option(help="File of replies: what it has is not asked again, in this run or another.")
-]
+Cache = Annotated[Path | None, typer.Option(help="File of replies: what it has is not asked again.")]
 FollowUp = Annotated[
     bool, typer.Option("--continue", "-c", help="Continue the last conversation about the knowledge base.")
 ]

@@ -6,7 +6,7 @@ about a whole collection are told by rules.
 
 import re
 from collections import Counter
-from itertools import islice
+from itertools import filterfalse, islice
 from pathlib import PurePath
 from typing import Any, Literal, Self
 
@@ -143,10 +143,6 @@ def _nouns(text: str) -> list[str]:
     return [word for word in re.findall(r"[^\W\d_]+", text) if not _MEASURE.fullmatch(word)]
 
 
-def _is_singular(word: str) -> bool:
-    return not _PLURAL.fullmatch(word)
-
-
 def _kinds(collection: Any) -> set[str]:
     """Return the terms of what a collection's texts and rows are about.
 
@@ -156,7 +152,9 @@ def _kinds(collection: Any) -> set[str]:
     texts = collection.view({"line": {"$exists": False}})  # all but rows
     firsts = [first for first, *_ in islice(texts.documents(), _SAMPLE)]
     begins = [f"{heading_of(first.metadata)} {first.page_content[:_BEGINNING]}" for first in firsts]
-    counts = Counter(term for text in begins for term in {*terms(" ".join(filter(_is_singular, _nouns(text))))})
+    counts = Counter(
+        term for text in begins for term in {*terms(" ".join(filterfalse(_PLURAL.fullmatch, _nouns(text))))}
+    )
     paths = [PurePath(source.key) for source in collection.sources()]
     of_rows = {suffix for name in _OF_ROWS for suffix in FILE_TYPES[name].suffixes}
     stems = [(re.sub(r"[\W_\d]+", " ", path.stem), path.suffix.lower() in of_rows) for path in paths]
@@ -164,7 +162,7 @@ def _kinds(collection: Any) -> set[str]:
     folders = Counter(term for path in paths for term in {*terms(path.parent.name)})
     limits = ((counts, max(3, 0.2 * len(begins))), (files, max(2, 0.05 * len(paths))), (folders, 3))
     fields = [field.name.replace("_", " ") for field in collection.fields() if field.name not in RESERVED]
-    columns = [name for name in fields if _is_singular(name.rpartition(" ")[2])]
+    columns = [name for name in fields if not _PLURAL.fullmatch(name.rpartition(" ")[2])]
     names = ["documents files", *columns, *(stem for stem, is_table in stems if is_table)]
     return {term for table, least in limits for term, times in table.items() if times >= least}.union(
         terms(" ".join(names))

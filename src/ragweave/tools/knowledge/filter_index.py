@@ -95,6 +95,7 @@ def _tested(db: sqlite3.Connection, test: Has) -> list[str]:
 
 
 _SEEN = "(:seen IS NULL OR v.passage IN (SELECT value FROM json_each(:seen)))"
+_VALUES = f"FROM fields f JOIN field_values v ON v.field = f.id WHERE {_SEEN} AND f.name = coalesce(nullif(:name, ''), f.name)"
 
 
 def kinds_of(db: sqlite3.Connection, name: str, seen: NDArray[np.int64] | None) -> dict[Kind, Any]:
@@ -107,11 +108,8 @@ def kinds_of(db: sqlite3.Connection, name: str, seen: NDArray[np.int64] | None) 
 def counted_of(db: sqlite3.Connection, name: str, seen: NDArray[np.int64] | None) -> Iterator[Count]:
     """Yield the values that passages have; those of one field, unless the name is ""."""
     for value, count in (("v.value", "count(*)"), ("NULL", "count(DISTINCT v.passage)")):
-        sql = (
-            f"SELECT f.name, f.kind, {value}, {count} FROM fields f JOIN field_values v ON v.field = f.id WHERE {_SEEN}"  # noqa: S608
-        )
-        grouped = f"{sql} AND f.name = coalesce(nullif(:name, ''), f.name) GROUP BY f.id, 3"
-        yield from db.execute(grouped, {"name": name, "seen": _json(seen)})
+        query = f"SELECT f.name, f.kind, {value}, {count} {_VALUES} GROUP BY f.id, 3"
+        yield from db.execute(query, {"name": name, "seen": _json(seen)})
 
 
 def _json(rows: NDArray[np.int64] | None) -> str | None:

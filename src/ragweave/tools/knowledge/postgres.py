@@ -233,7 +233,7 @@ class _View(CandidateView):
         return np.fromiter((row for (row,) in rows), np.int64)
 
     def counted(self, chosen: Condition, name: str = "") -> Iterable[Count]:
-        """Return the values of passages, counted by the server from the column that filters test."""
+        """Return the values of passages, counted by the server in the column that filters test."""
         where, values = _where(chosen)
         query = f"{_VALUES} WHERE {where} AND f.key = coalesce(nullif(%s, ''), f.key) GROUP BY 1, 2, 3"
         for field, kind, value, count in self._rows(query, *values, name):

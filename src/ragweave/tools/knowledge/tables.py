@@ -273,12 +273,8 @@ class Tables:
     def __init__(self, documents: Iterable[Sequence[Document]]) -> None:
         """Build the tables of documents, given as their passages; the first one stands for all."""
         # Both are in memory, or in files without a name where they grow.
-        self._db, self._passages = (
-            sqlite3.connect(
-                "", isolation_level=None, check_same_thread=False, factory=ClosingConnection, cached_statements=0
-            )
-            for _ in range(2)
-        )
+        how: Any = {"isolation_level": None, "check_same_thread": False, "cached_statements": 0}
+        self._db, self._passages = (sqlite3.connect("", factory=ClosingConnection, **how) for _ in range(2))
         self._lock = threading.Lock()
         metadata: list[tuple[int, Mapping[str, Any]]] = []
         self._passages.execute("CREATE TABLE passages (number INTEGER PRIMARY KEY, value TEXT)")
