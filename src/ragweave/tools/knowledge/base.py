@@ -165,9 +165,8 @@ class AbstractKnowledgeBase(ABC):
         """Return what a function makes of this knowledge base; it is kept until the next write."""
         with self._view() as view:
             state = view.state()
-        value: T = self._derived(
-            make, self._condition, state, os.getpid()
-        )  # SQLite's connections must not cross a fork
+        # In each process by itself: SQLite's connections must not cross a fork.
+        value: T = self._derived(make, self._condition, state, os.getpid())
         return value
 
     @cached_property
