@@ -6,7 +6,7 @@ calls at once, `llama-server -np 8` with `openai:NAME?base_url=…` is faster.
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +20,7 @@ from langchain_core.language_models.model_profile import ModelProfile
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, convert_to_openai_messages
 from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableLambda, run_in_executor
 from langchain_core.utils.function_calling import convert_to_json_schema
 from langchain_core.utils.pydantic import is_basemodel_subclass
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
@@ -191,9 +191,27 @@ class LlamaCppChat(BaseChatModel):
     def _stream(
         self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
+        return self._written(messages, stop, kwargs, threading.Event())
+
+    @override
+    async def _astream(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        left = threading.Event()
+        pieces = self._written(messages, stop, kwargs, left)
+        try:
+            while piece := await run_in_executor(None, next, pieces, None):
+                yield piece
+        finally:
+            left.set()  # LangChain's own would let the model go on after a cancellation
+
+    def _written(
+        self, messages: list[BaseMessage], stop: Any, kwargs: Mapping[str, Any], left: threading.Event
+    ) -> Iterator[ChatGenerationChunk]:
+        """Yield the pieces of a reply, until the caller has left."""
         # In a thread of its own: a reader that dawdles, or asks again meanwhile, blocks nobody.
         queue: SimpleQueue[_Event] = SimpleQueue()
-        left, call = threading.Event(), self._call(stop, kwargs)
+        call = self._call(stop, kwargs)
 
         def write() -> None:
             try:
