@@ -54,6 +54,7 @@ def test_methods_are_served_as_models(kb: Path, model: str, tmp_path: Path) -> N
             line = server.stderr.readline()
             match = re.search(r"serving concat, direct at (\S+)", line)
             assert match, line + server.stderr.read()
+            _wait_for(match[1].removesuffix("/v1"), server)
             client = OpenAI(base_url=match[1], api_key="k", max_retries=0)
             assert [model.id for model in client.models.list()] == ["concat", "direct", "plain"]
             done = client.chat.completions.create(
@@ -92,13 +93,18 @@ def two_processes(kb: str, model: str) -> Iterator[str]:
         try:
             match = re.search(r"at (http://\S+)/v1", server.stderr.readline())
             assert match
-            while not _answers(match[1]):
-                assert server.poll() is None, server.stderr.read()
-                time.sleep(0.1)
+            _wait_for(match[1], server)
             yield match[1]
         finally:
             server.terminate()
     assert server.returncode == 0
+
+
+def _wait_for(url: str, server: subprocess.Popen[str]) -> None:
+    assert server.stderr is not None
+    while not _answers(url):
+        assert server.poll() is None, server.stderr.read()
+        time.sleep(0.1)
 
 
 def _answers(url: str) -> bool:
