@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -149,6 +150,23 @@ def compared(name: str) -> tuple[str, float | None]:
     return row, outcome.p if len(both) == total else None
 
 
+def details(records: list[dict[str, Any]]) -> str:
+    """Return mean recall, calls and tokens, and how many answers each stage lost."""
+    recall = 100 * fmean(record["scores"].get("recall", 0) for record in records)
+    calls, tokens = (
+        fmean(sum(record["usage"][name] for name in names) for record in records)
+        for names in (("calls",), ("input_tokens", "output_tokens"))
+    )
+    lost = Counter(
+        metric.removeprefix("lost_")
+        for record in records
+        for metric, value in record["scores"].items()
+        if metric.startswith("lost_") and value
+    )
+    stages = ", ".join(f"{stage} {count}" for stage, count in lost.most_common())
+    return f"{recall:.1f}, {calls:.1f}, {tokens:.0f}; {stages}"
+
+
 def table() -> None:
     """Print the noise and the comparisons."""
     first, second = (next(iter(answers(f"noise-{n}").values()), {}) for n in (1, 2))
@@ -160,6 +178,10 @@ def table() -> None:
     print(f"{'':10} questions, F1 of the first and second system, difference [95 %], p")
     for row, _ in outcomes.values():
         print(row)
+    print("system: recall, calls, tokens; wrong answers by the stage that lost them (`ragweave why`)")
+    for name in EXPERIMENTS:
+        for system, records in answers(name).items():
+            print(f"{name} {system}: {details([*records.values()])}")
     values = [outcomes[name][1] for name in SECONDARY]
     if all(value is not None for value in values):
         for name, value in zip(SECONDARY, holm([value for value in values if value is not None]), strict=True):

@@ -74,8 +74,10 @@ def classify(state: Any, _options: Options) -> Asking[Complexity, dict[str, Any]
     return {"route": ROUTE_BY_WORD[reply.form.searches] if reply.form else "one"}
 
 
-_EXTREME = r"(?:most|least|fewest|best|worst|(?!forest|harvest|interest|(?:re|con)quest|contest|protest|honest|modest)[a-z]{3,}est)"
-"""A superlative, and not a noun that ends like one."""
+_EXTREMES = (
+    "most|least|fewest|largest|smallest|highest|lowest|longest|shortest|oldest|newest|latest|greatest|biggest|best|worst|"
+    "cheapest|youngest|lightest|fastest|slowest|[a-z]{3,}iest"
+)
 _COUNTED = re.compile(
     r"\b(?:how many|number of|list|name|enumerate|which|what|show|give me|find)\s+"
     r"(?:(?:of|the|all|our|these|those|different|every|each|any|me) )*((?:[\w'/-]+ ){0,3}[\w'/-]+)",
@@ -89,11 +91,11 @@ _AFTER_NOUN = re.compile(
 )
 _OVER_ALL = re.compile(
     r"\b(?:totals?|sum|average|mean|median|combined|percentage|altogether|together|overall|all|any|how much|"
-    rf"(?:each|per)(?! (?:hour|day|night|week|month|quarter|year)\b)|{_EXTREME})\b",
+    rf"(?:each|per)(?! (?:hour|day|night|week|month|quarter|year)\b)|{_EXTREMES})\b",
     re.I,
 )
 """What is said of all things; what somebody gets per month is said of one."""
-_ONE_OF_ALL = re.compile(rf"\b(?:every|{_EXTREME})\b((?: [\w-]+){{0,2}})", re.I)
+_ONE_OF_ALL = re.compile(rf"\b(?:every|{_EXTREMES})\b((?: [\w-]+){{0,2}})", re.I)
 _PLURAL = re.compile(r"[^\W\d_]{2,}(?<![sui])s|people|men|women|children|staff", re.I)
 _MEASURE = re.compile(
     r"(?:seconds|minutes|hours|days|nights|weeks|months|quarters|years|decades|centuries|times|people|persons|points|percent|"
