@@ -241,7 +241,7 @@ def sheet(rows, formats=(), merged=()):
         (timedelta(minutes=125, seconds=30), "[mm]:ss", "2:05:30"),
         (timedelta(hours=31, minutes=30), "h:mm", "7:30"),
         (time(19, 30), "h:mm AM/PM", "7:30 PM"),
-        (time(7, 5, 9), "hh:mm:ss", "7:05:09"),
+        (time(7, 5, 9), "hh:mm:ss", "07:05:09"),
         (date(2026, 3, 1), "d-mmm-yy", "2026-03-01"),
         (datetime(2026, 3, 1, 14, 30), "yyyy-mm-dd hh:mm", "2026-03-01 14:30:00"),
     ],

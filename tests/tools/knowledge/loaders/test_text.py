@@ -163,10 +163,14 @@ def test_subtitles_are_what_is_said():
     assert read("a.vtt", vtt)[0][0].text == "Ada: Bread & milk."
 
 
-def test_rolling_captions_are_read_once():
-    cues = "the tide", "the tide\nturns<00:01.5><c> at</c>", "turns at", "turns at\nfour", "<v.loud Ada Holm>Why?"
-    rolling = "".join(f"00:0{at}.000 --> 00:0{at + 1}.000\n{cue}\n\n" for at, cue in enumerate(cues))
-    assert read("a.vtt", f"WEBVTT\n\n{rolling}")[0][0].text == "the tide\nturns at\nfour\nAda Holm: Why?"
+def test_rolling_captions_are_read_once_and_repeated_words_as_often_as_said():
+    def captions(*cues):
+        return "WEBVTT\n\n" + "".join(f"00:0{at}.000 --> 00:0{at + 1}.000\n{cue}\n\n" for at, cue in enumerate(cues))
+
+    rolling = captions("the tide", "the tide\nturns<00:01.5><c> at</c>", "turns at", "turns at\nfour", "four\nand five")
+    assert read("a.vtt", rolling)[0][0].text == "the tide\nturns at\nfour\nand five"
+    captioned = captions("No.", "No.", "<v.loud Ada Holm>Why?", "It rains.", "It rains.\nStill.", "Go.")
+    assert read("a.vtt", captioned)[0][0].text == "No.\nNo.\nAda Holm: Why?\nIt rains.\nIt rains.\nStill.\nGo."
 
 
 def test_what_is_no_text():

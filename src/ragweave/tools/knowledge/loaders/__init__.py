@@ -57,14 +57,21 @@ def load_notebook(name: str, file: TextIO, _settings: IndexSettings) -> Iterator
 def load_subtitles(name: str, file: TextIO, _settings: IndexSettings) -> Iterator[Loaded]:
     """Load the spoken text of subtitles (SubRip, WebVTT) with its speakers, without numbers, times and tags.
 
-    A line that the cue before it shows, too, as in rolling captions, is read once.
+    Where cues roll, each beginning with the end of the one before it, a line is read once.
     """
     texts = "\n".join(map(str.strip, file.read().splitlines())).split("\n\n")
     spoken = (_VOICE.sub(r"\1: ", text.partition("-->")[2].partition("\n")[2]) for text in texts)
     lines = ([line.strip() for line in re.sub("<[^<>]*>", "", text).splitlines()] for text in spoken)
     cues = [shown for cue in lines if (shown := [line for line in cue if line])]
-    new = (line for earlier, cue in pairwise([[], *cues]) for line in cue if line not in earlier)
+    repeated = [_repeated(earlier, cue) for earlier, cue in pairwise([[], *cues])]
+    rolls = 2 * sum(map(bool, repeated)) > len(cues)
+    new = (line for cue, count in zip(cues, repeated, strict=True) for line in cue[count * rolls :])
     yield Loaded(unescape("\n".join(new)), name)
+
+
+def _repeated(earlier: list[str], cue: list[str]) -> int:
+    """Return how many lines at the end of a cue begin the next one."""
+    return next((count for count in range(len(cue), 0, -1) if cue[:count] == earlier[-count:]), 0)
 
 
 @dataclass(frozen=True)

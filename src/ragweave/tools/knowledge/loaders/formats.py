@@ -109,7 +109,8 @@ def _clock(value: time | timedelta, form: str) -> str:
     seconds, form = round(value.total_seconds()), form.lower()
     hours, rest = divmod(abs(seconds), 3600)
     text = f":{rest // 60:02}" + (f":{rest % 60:02}" if "s" in form else "")
+    digits = 2 if "hh" in form else 1
     if "am/pm" in form:
-        return f"{hours % 12 or 12}{text} {'PM' if hours % 24 >= 12 else 'AM'}"
+        return f"{hours % 12 or 12:0{digits}}{text} {'PM' if hours % 24 >= 12 else 'AM'}"
     sign = "-" if seconds < 0 else ""
-    return f"{sign}{hours if '[' in form else hours % 24}{text}"
+    return f"{sign}{hours if '[' in form else hours % 24:0{digits}}{text}"
