@@ -49,10 +49,11 @@ from ragweave.tools.knowledge.loaders.text import dated, day_in, own_fields
 from ragweave.tools.knowledge.loaders.worker import Worker
 from ragweave.tools.knowledge.search import Embedder, Query, View, search
 from ragweave.tools.knowledge.settings import FILE_LIMITS, FileLimits, IndexReport, IndexSettings, Progress
-from ragweave.tools.knowledge.sources import Source, SourceReader, SourceWriter
+from ragweave.tools.knowledge.sources import Source, SourceReader
+from ragweave.tools.knowledge.staging import Writer
 from ragweave.tools.knowledge.store import FILE, Snapshot, Store
 from ragweave.tools.knowledge.tables import Tables
-from ragweave.tools.knowledge.writer import Writer
+from ragweave.tools.knowledge.writer import FolderWriter
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, listed
 from ragweave.tools.retrieval.newest import arranged
@@ -104,7 +105,7 @@ class AbstractKnowledgeBase(ABC):
         """Read the current state."""
 
     @abstractmethod
-    def _writing(self) -> AbstractContextManager[SourceWriter]:
+    def _writing(self) -> AbstractContextManager[Writer]:
         """Begin a write."""
 
     @abstractmethod
@@ -586,9 +587,9 @@ class KnowledgeBase(AbstractKnowledgeBase):
         return self._store.snapshot()
 
     @contextmanager
-    def _writing(self) -> Iterator[Writer]:
+    def _writing(self) -> Iterator[FolderWriter]:
         with self._store.writing(self.wait) as db:
-            yield Writer(db, self._index)
+            yield FolderWriter(db, self._index)
 
     def delete(self, ids: str | Iterable[str] = (), *, source: str | None = None) -> int:
         """Delete passages, as `AbstractKnowledgeBase.delete`; on a full disk, in the room that is kept for it."""
@@ -648,7 +649,6 @@ class KnowledgeBase(AbstractKnowledgeBase):
         with self._writing() as writer:
             writer.remove_passages(damaged)
             writer.rebuild()
-            writer.commit()
 
     def close(self) -> None:
         """Close files; a later query opens them again."""
@@ -670,7 +670,7 @@ class KnowledgeView(AbstractKnowledgeBase):
     def _view(self) -> AbstractContextManager[View]:
         return self._base._view()
 
-    def _writing(self) -> AbstractContextManager[SourceWriter]:
+    def _writing(self) -> AbstractContextManager[Writer]:
         raise UsageError("a view cannot be written: write to the knowledge base itself")
 
     def check(self) -> list[str]:

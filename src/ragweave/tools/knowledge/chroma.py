@@ -220,7 +220,7 @@ class ChromaStore(Engine):
         records = {change.key: change.source for change in changes}
         for change in changes:
             gone = () if change.stays else view.having(change.part, source=change.key)["ids"]
-            rest = enumerate(change.rows(), time.time_ns())
+            rest = enumerate(change.passages(), time.time_ns())
             while batch := [*islice(rest, BATCH)]:
                 passages.upsert(
                     [str(row) for row, _ in batch],

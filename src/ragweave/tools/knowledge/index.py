@@ -203,7 +203,7 @@ class FolderIndex:
             with (folder / _VECTORS).open("wb") as file:
                 if before.vectors is not None:
                     before.vectors[keep].tofile(file)
-                file.writelines(now.vectors(last))
+                file.writelines(now.vectors_after(last))
 
     def _open(self, names: str, dimensions: int, hashes: str) -> _Index:
         """Open the index of a state, with vectors of so many dimensions (0: none); no name is an empty index's.

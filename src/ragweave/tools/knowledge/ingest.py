@@ -26,7 +26,8 @@ from ragweave.tools.knowledge.loaders.pdf import NEED_OCR, available
 from ragweave.tools.knowledge.loaders.text import dated
 from ragweave.tools.knowledge.loaders.worker import EXCEEDED, Worker
 from ragweave.tools.knowledge.settings import IndexSettings, Notice, Progress
-from ragweave.tools.knowledge.sources import Source, SourceWriter
+from ragweave.tools.knowledge.sources import Source
+from ragweave.tools.knowledge.staging import Writer
 from ragweave.tools.knowledge.store import FILE
 from ragweave.tools.retrieval.base import listed
 
@@ -45,7 +46,7 @@ _TOGETHER = 64
 class Ingest:
     """Brings a write up to date with files, pages or documents, and counts them."""
 
-    writer: SourceWriter
+    writer: Writer
     settings: IndexSettings
     embeddings: Embeddings | None
     progress: Progress | None

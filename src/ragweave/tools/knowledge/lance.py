@@ -401,7 +401,7 @@ def _batches(view: _View, changes: Sequence[Change], terms: Callable[[str], list
     first = settings["position"]
     places: Counter[tuple[str, str | None]] = Counter()
     room = _Room(view)
-    pairs = ((change.key, *row) for change in changes for row in change.rows())
+    pairs = ((change.key, *row) for change in changes for row in change.passages())
     while batch := [*islice(pairs, BATCH)]:
         rows = []
         names = [names_of(passage.text, passage.metadata) for _, passage, _ in batch]

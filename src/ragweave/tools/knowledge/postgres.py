@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -352,14 +352,14 @@ class PostgresStore(Engine):
     def _insert(self, db: Connection[Any], changes: Sequence[Change], terms: Callable[[str], list[str]]) -> int:
         """Add the passages and their names; return the first one's id."""
         sequence = "pg_get_serial_sequence('passages', 'id')"
-        count = sum(change.count for change in changes)
+        count = sum(len(change.rows) for change in changes)
         last = db.execute(f"SELECT nextval({sequence})").fetchone() or (0,)
         first = int(last[0]) + 1
         db.execute(f"SELECT setval({sequence}, %s)", (first + count,))
         columns = "id, name, source, document, content, text, metadata, fields, terms, length, vector"
         with db.cursor() as cursor:
             with cursor.copy(f"COPY passages ({columns}) FROM STDIN") as copy:
-                rows = ((change.key, *row) for change in changes for row in change.rows())
+                rows = ((change.key, *row) for change in changes for row in change.passages())
                 for number, (key, passage, vector) in enumerate(rows, first):
                     own = terms(indexed_text(passage.text, passage.metadata))
                     places = _vector_of(own), len(own), None if vector is None else json.dumps(vector.tolist())
@@ -367,7 +367,8 @@ class PostgresStore(Engine):
                     text = passage.text, json.dumps(passage.metadata, default=str), fields
                     copy.write_row((number, passage.name, key, passage.document, passage.content, *text, *places))
             with cursor.copy("COPY mentions (name, about, passage) FROM STDIN") as copy:
-                for number, passage in enumerate(chain.from_iterable(changes), first):
+                passages = (passage for change in changes for passage, _ in change.passages())
+                for number, passage in enumerate(passages, first):
                     for name, about in names_of(passage.text, passage.metadata).items():
                         copy.write_row((name, about, number))
         return first

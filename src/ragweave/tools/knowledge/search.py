@@ -35,9 +35,6 @@ class Query:
 class View(SourceReader, Names, Protocol):
     """One state of a store, whatever writers commit meanwhile. A row is a number that names a passage in it."""
 
-    def dimensions(self) -> int:
-        """Return the length of the vectors; 0 if there are none."""
-
     def pool(self, query: Query) -> Pool:
         """Return the candidates for a query, with their scores, the best at least those of the best passages."""
 

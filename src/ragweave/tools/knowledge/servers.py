@@ -1,13 +1,12 @@
 """Knowledge bases at addresses: in PostgreSQL and LanceDB with all that a folder has, in Chroma with vectors alone."""
 
 import os
+import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
@@ -18,12 +17,15 @@ from ragweave.tools.knowledge.base import AbstractKnowledgeBase, KnowledgeBase, 
 from ragweave.tools.knowledge.candidates import CandidateView, VectorSample
 from ragweave.tools.knowledge.ingest import files_under, roots_of
 from ragweave.tools.knowledge.settings import FileLimits, IndexReport, Progress
-from ragweave.tools.knowledge.staging import Engine, StagedWriter
+from ragweave.tools.knowledge.staging import Change, Engine, Writer
+from ragweave.tools.knowledge.store import VECTORS
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.text.untrusted import without_secrets
 
 ENGINES = {"lance": "lance", "pg": "postgres", "chroma": "chroma"}
 """The extra that brings a store's client, by the kind of address."""
+_MAX_STAGED = 5_000
+"""Passages after which a write is committed, up to the end of a source."""
 _MAX_FILES = 200
 """Files that a task of a cluster reads."""
 
@@ -173,11 +175,17 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
             yield view
 
     @contextmanager
-    def _writing(self) -> Iterator[StagedWriter]:
+    def _writing(self) -> Iterator[Writer]:
         terms = analyzer_for(self.settings.language).index_terms
-        with _client_errors(f"{self.path} cannot be written"), TemporaryFile() as spool:
-            commit = partial(self._engine.replace, terms=terms)
-            yield StagedWriter(self._engine.view, commit, self._embedder(), spool)
+        temporary = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        with _client_errors(f"{self.path} cannot be written"), closing(temporary) as db:
+            db.execute(VECTORS)
+
+            def commit(changes: Sequence[Change]) -> None:
+                self._engine.replace(changes, terms)
+                db.execute("DELETE FROM vectors")
+
+            yield Writer(db, self._engine.view, commit, self._embedder(), _MAX_STAGED)
             self._engine.tend()
 
     def check(self) -> list[str]:

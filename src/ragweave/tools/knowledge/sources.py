@@ -1,11 +1,11 @@
-"""What a knowledge base was indexed from, and how a store is read and written source by source."""
+"""What a knowledge base was indexed from, and what a write reads of it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ragweave.tools.knowledge.chunking import Passage
-from ragweave.tools.knowledge.settings import Progress, Status
+from ragweave.tools.knowledge.graph import Scores
+from ragweave.tools.knowledge.settings import Status
 
 
 @dataclass(frozen=True)
@@ -40,27 +40,11 @@ class SourceReader(Protocol):
     def source(self, key: str) -> Source | None:
         """Return a source by its key; None if there is none."""
 
+    def dimensions(self) -> int:
+        """Return the length of the vectors; 0 if there are none."""
 
-class SourceWriter(Protocol):
-    """A write to a store, finished by `commit`."""
+    def vectors(self, contents: Collection[str]) -> Mapping[str, Scores]:
+        """Return the vectors that are stored, by the hash of what they are of."""
 
-    def sources(self, kind: str | None = None) -> dict[str, Source]:
-        """Return the sources by key, as they are before the write."""
-
-    def put(self, source: Source, passages: Iterable[Passage]) -> int:
-        """Write a source with its passages, instead of what it has now; return their number."""
-
-    def extend(self, source: Source, passages: Sequence[Passage]) -> None:
-        """Write the passages of a document of a source, instead of those that it has now."""
-
-    def update(self, source: Source) -> None:
-        """Give a source another hash, time or notices; its passages stay."""
-
-    def remove(self, key: str) -> None:
-        """Delete a source and its passages."""
-
-    def remove_passages(self, names: Sequence[str]) -> None:
-        """Delete the passages with these ids, or of documents with them; their sources are read again."""
-
-    def commit(self, progress: Progress | None = None) -> int:
-        """Finish the write; return how many passages were embedded."""
+    def holders(self, name: str) -> Collection[str]:
+        """Return the sources of the passages with an id, or of a document with it."""

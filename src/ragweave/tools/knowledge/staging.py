@@ -1,13 +1,13 @@
-"""Stores beyond a folder, and writes to them: sources are staged, then embedded, then replaced in the store by one commit."""
+"""A write: sources are staged in a temporary table, then embedded, then replaced in the store by one commit."""
 
-import pickle
+import json
+import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from itertools import chain, islice
-from tempfile import TemporaryFile
-from typing import IO, Any, get_args
+from math import inf
+from typing import get_args
 
 import numpy as np
 
@@ -18,56 +18,40 @@ from ragweave.tools.knowledge.chunking import Passage
 from ragweave.tools.knowledge.graph import Scores
 from ragweave.tools.knowledge.search import Embedder
 from ragweave.tools.knowledge.settings import IndexSettings, Progress
-from ragweave.tools.knowledge.sources import Source
+from ragweave.tools.knowledge.sources import Source, SourceReader
 
 BATCH = 256
-"""Passages that are embedded, or read from a spool, at once."""
-_COMMIT = 5_000
-"""Passages after which what is staged is committed: whole sources, so that readers see no source in part."""
+"""Passages that are embedded, or written by a store, at once."""
+COLUMNS = "name, document, content, text, metadata"
+"""SQL: what `staged`, and a folder, have of a passage; metadata as JSON."""
 
 
+@dataclass(frozen=True)
 class Change:
     """What a write makes of a source: its record, and passages instead of all that it has, or of some."""
 
-    vectors: Sequence[Scores | None]
+    db: sqlite3.Connection
+    """Where its passages are staged."""
+    key: str
+    source: Source | None
+    """Its record from now on; None: it is forgotten."""
+    rows: range
+    """The rows of its passages in the table `staged`."""
+    part: str | None
+    """The id of a document or passage, which alone is replaced; None: all."""
+    stays: bool
+    """Whether its passages stay as they are."""
 
-    def __init__(
-        self,
-        spool: IO[bytes],
-        key: str,
-        source: Source | None,
-        passages: Iterable[Passage] | None = (),
-        part: str | None = None,
-    ) -> None:
-        """Stage a change.
-
-        Args:
-            spool: A file to which passages are written until they are committed.
-            key: The source's key.
-            source: Its record from now on; None: it is forgotten.
-            passages: What it will have; None: its passages stay.
-            part: The id of a document or passage, which alone is replaced; None: all.
-        """
-        self.key, self.source, self.part, self.stays = key, source, part, passages is None
-        self.count = 0
-        self._spool, self._start = spool, spool.seek(0, 2)
-        rest = iter(passages or ())
-        while batch := list(islice(rest, BATCH)):
-            spool.seek(0, 2)
-            pickle.dump([*map(tuple, batch)], spool)
-            self.count += len(batch)
-
-    def __iter__(self) -> Iterator[Passage]:
-        place = self._start
-        for _ in range(0, self.count, BATCH):
-            self._spool.seek(place)
-            batch = pickle.load(self._spool)  # noqa: S301 - our own
-            place = self._spool.tell()
-            yield from (Passage(*columns) for columns in batch)
-
-    def rows(self) -> Iterator[tuple[Passage, Scores | None]]:
+    def passages(self) -> Iterator[tuple[Passage, Scores | None]]:
         """Yield its passages with their vectors."""
-        return zip(self, self.vectors, strict=True)
+        rows = self.db.execute(
+            f"SELECT {COLUMNS}, vector FROM staged LEFT JOIN vectors USING (content) "  # noqa: S608
+            "WHERE staged.rowid >= ? AND staged.rowid < ? ORDER BY staged.rowid",
+            (self.rows.start, self.rows.stop),
+        )
+        for name, document, content, text, metadata, vector in rows:
+            passage = Passage(name, document, content, text, json.loads(metadata))
+            yield passage, None if vector is None else np.frombuffer(vector, np.float32)
 
 
 class Engine(ABC):
@@ -112,92 +96,112 @@ class Engine(ABC):
         return ()
 
 
-@dataclass
-class StagedWriter:
+class Writer:
     """A write that is being prepared, finished by `commit`."""
 
-    view: Callable[[], AbstractContextManager[CandidateView]]
-    """Reads the current state."""
-    replace: Callable[[Sequence[Change]], None]
-    """Commits changes, all or nothing."""
-    embedder: Embedder
-    spool: IO[bytes]
-    _embedded = 0
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        view: Callable[[], AbstractContextManager[SourceReader]],
+        replace: Callable[[Sequence[Change]], None],
+        embedder: Embedder,
+        max_staged: float = inf,
+    ) -> None:
+        """Begin an empty write.
 
-    def __post_init__(self) -> None:
+        Args:
+            db: A database with the table `vectors`, in which passages are staged.
+            view: Reads the current state.
+            replace: Commits changes, all or nothing.
+            embedder: Embeds what has no vector yet.
+            max_staged: Passages after which what is staged is committed: whole sources, so that readers see no source
+                in part.
+        """
+        self._db, self._view, self._replace, self._embedder, self._max_staged = db, view, replace, embedder, max_staged
         self._changes: list[Change] = []
-        self._staged = 0
+        self._embedded = 0
+        db.execute(f"CREATE TEMP TABLE staged ({COLUMNS})")
 
     def sources(self, kind: str | None = None) -> dict[str, Source]:
         """Return the sources by key, as they are before the write."""
-        with self.view() as view:
+        with self._view() as view:
             return view.sources(kind)
 
     def put(self, source: Source, passages: Iterable[Passage]) -> int:
-        """Stage a source with its passages, instead of what it has now; return their number."""
-        change = Change(self.spool, source.key, source, passages)
-        self._stage(change)
-        return change.count
+        """Write a source with its passages, instead of what it has now; return their number."""
+        return self._stage(source.key, source, passages)
 
     def extend(self, source: Source, passages: Sequence[Passage]) -> None:
-        """Stage the passages of a document of a source, instead of those that it has now."""
-        self._stage(Change(self.spool, source.key, source, passages, passages[0].document))
+        """Write the passages of a document of a source, instead of those that it has now."""
+        self._stage(source.key, source, passages, part=passages[0].document)
 
     def update(self, source: Source) -> None:
         """Give a source another hash, time or notices; its passages stay."""
-        self._stage(Change(self.spool, source.key, source, None))
+        self._stage(source.key, source, stays=True)
 
     def remove(self, key: str) -> None:
         """Delete a source and its passages."""
-        self._stage(Change(self.spool, key, None))
+        self._stage(key, None)
 
     def remove_passages(self, names: Sequence[str]) -> None:
         """Delete the passages with these ids, or of documents with them; their sources are read again."""
-        with self.view() as view:
-            for name in names:
-                for key in view.holders(name):
-                    source = view.source(key)
-                    self._stage(Change(self.spool, key, source and replace(source, hash=""), (), name))
+        with self._view() as view:
+            holders = [(name, key, view.source(key)) for name in names for key in view.holders(name)]
+        for name, key, source in holders:
+            self._stage(key, source and replace(source, hash=""), part=name)
 
-    def _stage(self, change: Change) -> None:
-        self._changes.append(change)
-        self._staged += change.count
-        if self._staged >= _COMMIT:
+    def _stage(
+        self,
+        key: str,
+        source: Source | None,
+        passages: Iterable[Passage] = (),
+        *,
+        part: str | None = None,
+        stays: bool = False,
+    ) -> int:
+        rows = ((*passage[:4], json.dumps(passage.metadata, default=str)) for passage in passages)
+        self._db.execute("BEGIN")
+        with self._db:
+            count = max(self._db.executemany("INSERT INTO staged VALUES (?, ?, ?, ?, ?)", rows).rowcount, 0)
+        first = self._changes[-1].rows.stop if self._changes else 1
+        self._changes.append(Change(self._db, key, source, range(first, first + count), part, stays))
+        if first + count > self._max_staged:
             self.commit()
+        return count
 
     def commit(self, progress: Progress | None = None) -> int:
         """Make what is staged the current state, all or nothing; return how many passages were embedded."""
         if self._changes:
-            changes, self._changes, self._staged = self._changes, [], 0
-            self._embed(changes, progress)
-            self.replace(changes)
-            self.spool.truncate(0)
+            self._embed(progress)
+            changes, self._changes = self._changes, []
+            self._replace(changes)
+            self._db.execute("DELETE FROM staged")
         return self._embedded
 
-    def _embed(self, changes: Sequence[Change], progress: Progress | None) -> None:
-        """Give each passage its vector: the one that is stored for its content, or a new one."""
-        total = sum(change.count for change in changes)
-        vectors: Any = [None] * total
-        if self.embedder.name is not None and total:
-            passages = chain.from_iterable(changes)
-            with TemporaryFile() as file:
-                done = 0
-                while batch := list(islice(passages, BATCH)):
-                    file.write(self._vectors(batch).tobytes())
-                    done += len(batch)
-                    if progress:
-                        progress("embed", done, total)
-                file.flush()
-                vectors = np.memmap(file, np.float32, "r").reshape(total, -1)
-        for change in changes:
-            change.vectors, vectors = vectors[: change.count], vectors[change.count :]
-
-    def _vectors(self, batch: Sequence[Passage]) -> Scores:
-        with self.view() as view:
-            known, size = dict(view.vectors({passage.content for passage in batch})), view.dimensions()
-        texts = {p.content: indexed_text(p.text, p.metadata) for p in batch if p.content not in known}
-        if texts:
-            new = self.embedder.documents([*texts.values()], size)
-            known |= zip(texts, new, strict=True)
+    def _embed(self, progress: Progress | None) -> None:
+        """Embed what is staged and has no vector yet, each batch committed by itself."""
+        if self._embedder.name is None:
+            return
+        db = self._db
+        db.execute("DROP TABLE IF EXISTS temp.missing")
+        db.execute(
+            "CREATE TEMP TABLE missing AS SELECT content, text, metadata FROM staged "
+            "WHERE content NOT IN (SELECT content FROM vectors) GROUP BY content"
+        )
+        total = db.execute("SELECT count(*) FROM missing").fetchone()[0]
+        rows = db.execute("SELECT content, text, metadata FROM missing")
+        done = 0
+        while batch := rows.fetchmany(BATCH):
+            with self._view() as view:
+                vectors, size = dict(view.vectors([content for content, *_ in batch])), view.dimensions()
+            texts = {own: indexed_text(text, json.loads(meta)) for own, text, meta in batch if own not in vectors}
+            if texts:
+                vectors |= zip(texts, self._embedder.documents([*texts.values()], size), strict=True)
+            pairs = ((own, np.asarray(vector, np.float32).tobytes()) for own, vector in vectors.items())
+            db.execute("BEGIN IMMEDIATE")
+            with db:
+                db.executemany("INSERT OR REPLACE INTO vectors (content, vector) VALUES (?, ?)", pairs)
             self._embedded += len(texts)
-        return np.array([known[passage.content] for passage in batch], np.float32)
+            done += len(batch)
+            if progress:
+                progress("embed", done, total)

@@ -42,7 +42,7 @@ from ragweave.tools.files import ClosingConnection
 from ragweave.tools.knowledge import filter_index
 from ragweave.tools.knowledge.chunking import content_hash
 from ragweave.tools.knowledge.filters import ALL, Condition, Count, Kind, matches
-from ragweave.tools.knowledge.graph import MAX_PASSAGES, TABLES, NamePassages
+from ragweave.tools.knowledge.graph import MAX_PASSAGES, TABLES, NamePassages, Scores
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.sources import Source
 
@@ -64,6 +64,7 @@ _ADVICE = (
 )
 AGAIN = "UPDATE sources SET value = json_set(value, '$.hash', '')"
 """SQL: sources are to be read again."""
+VECTORS = "CREATE TABLE vectors (id INTEGER PRIMARY KEY, content TEXT UNIQUE NOT NULL, vector BLOB NOT NULL);"
 _SCHEMA = (
     """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -75,8 +76,8 @@ CREATE INDEX passages_by_source ON passages (source);
 CREATE INDEX passages_by_name ON passages (name);
 CREATE INDEX passages_by_content ON passages (content);
 CREATE INDEX passages_by_document ON passages (document) WHERE document IS NOT NULL;
-CREATE TABLE vectors (id INTEGER PRIMARY KEY, content TEXT UNIQUE NOT NULL, vector BLOB NOT NULL);
 """
+    + VECTORS
     + TABLES
     + filter_index.TABLES
 )
@@ -165,10 +166,23 @@ class Snapshot:
             if not intact:
                 yield name, source
 
-    def vectors(self, after: int = 0) -> Iterator[bytes]:
-        """Yield the vectors of the passages with row ids above `after`, in order."""
+    def holders(self, name: str) -> list[str]:
+        """Return the sources of the passages with an id, or of a document with it."""
+        sql = (
+            "SELECT DISTINCT s.key FROM passages p JOIN sources s ON s.id = p.source WHERE p.name = ? OR p.document = ?"
+        )
+        return [key for (key,) in self.db.execute(sql, (name, name))]
+
+    def vectors(self, contents: Collection[str]) -> dict[str, Scores]:
+        """Return the vectors that are stored, by the hash of what they are of."""
+        sql = "SELECT content, vector FROM vectors WHERE content IN (SELECT value FROM json_each(?))"
+        rows = self.db.execute(sql, (json.dumps([*contents]),))
+        return {content: np.frombuffer(vector, np.float32) for content, vector in rows}
+
+    def vectors_after(self, last: int) -> Iterator[bytes]:
+        """Yield the vectors of the passages with row ids above `last`, in order."""
         sql = "SELECT v.vector FROM passages p JOIN vectors v ON v.content = p.content WHERE p.id > ? ORDER BY p.id"
-        return (vector for (vector,) in self.db.execute(sql, (after,)))
+        return (vector for (vector,) in self.db.execute(sql, (last,)))
 
     def dimensions(self) -> int:
         """Return the length of the vectors; 0 where there are none."""
