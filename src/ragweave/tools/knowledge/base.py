@@ -422,10 +422,10 @@ class AbstractKnowledgeBase(ABC):
             closing(Worker(limits)) as worker,
             self._enricher(enrich, progress) as enricher,
         ):
-            ingest = Ingest(writer, self.settings, self._embeddings, progress, worker, enricher)
+            writer.enrich, writer.progress = enricher, progress
+            ingest = Ingest(writer, self.settings, self._embeddings, worker)
             take(ingest)
-            ingest.finish()
-            embedded = writer.commit(progress)
+            embedded = writer.commit()
             cost = enricher.cost() if enricher else ""
         counts = {"passages": len(self), "embedded": embedded, **ingest.counts}
         return IndexReport(**counts, notices=tuple(ingest.notices), dates=ingest.dates, enriched=cost)

@@ -8,8 +8,7 @@ Related: HippoRAG (arXiv 2405.14831), whose model extracts triples from every pa
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -43,8 +42,8 @@ _MAX_NAMES, _MAX_FORMS, _MAX_NAME = 30, 6, 80
 _MAX_FACTS, _MAX_FACT = 8, 300
 _MAX_TOKENS = 600
 """Tokens of a reply."""
-_BATCH, _AT_ONCE = 64, 8
-"""Passages that are sent together, and calls in flight."""
+_AT_ONCE = 8
+"""Calls in flight."""
 
 
 class Enricher:
@@ -61,30 +60,27 @@ class Enricher:
         limit = {} if endpoint.profile.get("reasoning_output") else {"max_tokens": _MAX_TOKENS}
         self._model = self._cache.attach(endpoint.with_settings(limit), self.name)
 
-    def __call__(self, passages: Iterable[Passage]) -> Iterator[Passage]:
+    def __call__(self, passages: Sequence[Passage]) -> Iterator[Passage]:
         """Yield passages with what the model adds; an unreadable reply adds nothing.
 
         Raises:
             ModelError: The model's server fails.
         """
-        rest = iter(passages)
-        while batch := list(islice(rest, _BATCH)):
-            replies: dict[int, Any] = {}
-            try:
-                for at, reply in self._model.batch_as_completed(
-                    [_messages(passage) for passage in batch], {"max_concurrency": _AT_ONCE}
-                ):
-                    replies[at] = reply
-                    self.passages += 1
-                    if self._progress:
-                        self._progress("enrich", self.passages, self.passages + len(batch) - len(replies))
-            except Exception as error:  # each client has its own
-                raise ModelError(
-                    f"{self.name}: {server_text(error)}; replies are kept: the same command goes on from there"
-                ) from error
-            for at, passage in enumerate(batch):
-                metadata = {**passage.metadata, ENRICHED: read(without_thoughts(text_of(replies[at])))}
-                yield passage._replace(metadata=metadata, content=content_hash(passage.text, metadata))
+        messages = [*map(_messages, passages)]
+        replies: dict[int, Any] = {}
+        try:
+            for at, reply in self._model.batch_as_completed(messages, {"max_concurrency": _AT_ONCE}):
+                replies[at] = reply
+                self.passages += 1
+                if self._progress:
+                    self._progress("enrich", self.passages, self.passages + len(passages) - len(replies))
+        except Exception as error:  # each client has its own
+            raise ModelError(
+                f"{self.name}: {server_text(error)}; replies are kept: the same command goes on from there"
+            ) from error
+        for at, passage in enumerate(passages):
+            metadata = {**passage.metadata, ENRICHED: read(without_thoughts(text_of(replies[at])))}
+            yield passage._replace(metadata=metadata, content=content_hash(passage.text, metadata))
 
     def cost(self) -> str:
         """Say what this run has paid for; "" if no passage was enriched."""

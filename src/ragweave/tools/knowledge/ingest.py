@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
@@ -25,7 +24,7 @@ from ragweave.tools.knowledge.chunking import Loaded, Passage, Remark, Unreadabl
 from ragweave.tools.knowledge.loaders.pdf import NEED_OCR, available
 from ragweave.tools.knowledge.loaders.text import dated
 from ragweave.tools.knowledge.loaders.worker import EXCEEDED, Worker
-from ragweave.tools.knowledge.settings import IndexSettings, Notice, Progress
+from ragweave.tools.knowledge.settings import IndexSettings, Notice
 from ragweave.tools.knowledge.sources import Source
 from ragweave.tools.knowledge.staging import Writer
 from ragweave.tools.knowledge.store import FILE
@@ -38,8 +37,6 @@ PAGE_SECONDS = 30.0
 PAGE_BYTES = 20_000_000
 """Longest page."""
 _MAX_REDIRECTS = 5
-_TOGETHER = 64
-"""Passages that wait to be enriched."""
 
 
 @dataclass
@@ -49,12 +46,7 @@ class Ingest:
     writer: Writer
     settings: IndexSettings
     embeddings: Embeddings | None
-    progress: Progress | None
     worker: Worker
-    enrich: Callable[[Iterable[Passage]], Iterator[Passage]] | None = None
-    """Adds a model's names and facts to passages."""
-    waiting: list[tuple[Source, list[Passage]]] = field(default_factory=list)
-    """Sources whose passages are to be enriched together, since a call takes seconds, and many files are short."""
     counts: Counter[str] = field(default_factory=Counter)
     """Files by what became of them, as in an `IndexReport`."""
     notices: list[Notice] = field(default_factory=list)
@@ -82,8 +74,8 @@ class Ingest:
         for number, key in enumerate(files, 1):
             source = self._file(key, known.get(key))
             new |= {source.hash} if source and key not in known else set()
-            if self.progress:
-                self.progress("read", number, len(files))
+            if self.writer.progress:
+                self.writer.progress("read", number, len(files))
         moved = {key for key, source in known.items() if source.hash in new and not os.path.lexists(key)}
         for key in gone | moved:
             self.writer.remove(key)
@@ -142,7 +134,7 @@ class Ingest:
 
         timed = self.settings.file_dates and source.kind == "file"
         changed = datetime.fromtimestamp((source.modified or time.time_ns()) / 1e9, UTC).date().isoformat()
-        source = replace(source, enriched=self.enrich is not None)
+        source = replace(source, enriched=self.writer.enrich is not None)
 
         def passages() -> Iterator[Passage]:
             for loaded in texts:
@@ -154,7 +146,7 @@ class Ingest:
                     yield from passages_of(text, self.settings, self.embeddings)
 
         try:
-            count = self._stage(source, passages())
+            count = self.writer.put(source, passages())
         except (UnreadableError, MemoryError) as error:
             count = self.writer.put(source, ())
             source.notices[:] = [(str(error) or "it needs more memory than there is", "skipped")]
@@ -164,29 +156,11 @@ class Ingest:
         if count:
             self.counts["changed" if before else "added"] += 1
 
-    def _stage(self, source: Source, passages: Iterator[Passage]) -> int:
-        """Stage a source with its passages, and return their number; those to be enriched wait for more."""
-        if self.enrich is None:
-            return self.writer.put(source, passages)
-        listed = [*passages]
-        self.waiting.append((source, listed))
-        if sum(len(waiting) for _, waiting in self.waiting) >= _TOGETHER:
-            self.finish()
-        return len(listed)
-
-    def finish(self) -> None:
-        """Enrich and stage what waits."""
-        waiting, self.waiting = self.waiting, []
-        if self.enrich is not None:
-            enriched = self.enrich(chain.from_iterable(passages for _, passages in waiting))
-            for source, passages in waiting:
-                self.writer.put(source, [*islice(enriched, len(passages))])
-
     def _known(self, kind: str) -> dict[str, Source]:
         """Return the known sources by key; those of which more can be read now have no hash, so they are read again."""
         known = self.writer.sources(kind)
         more = {key for key, source in known.items() if any(self._reads_more(reason) for reason, _ in source.notices)}
-        more |= {key for key, source in known.items() if self.enrich and not source.enriched}
+        more |= {key for key, source in known.items() if self.writer.enrich and not source.enriched}
         return known | {key: replace(known[key], hash="") for key in more}
 
     def _reads_more(self, reason: str) -> bool:

@@ -44,14 +44,18 @@ class Change:
 
     def passages(self) -> Iterator[tuple[Passage, Scores | None]]:
         """Yield its passages with their vectors."""
-        rows = self.db.execute(
-            f"SELECT {COLUMNS}, vector FROM staged LEFT JOIN vectors USING (content) "  # noqa: S608
-            "WHERE staged.rowid >= ? AND staged.rowid < ? ORDER BY staged.rowid",
-            (self.rows.start, self.rows.stop),
-        )
-        for name, document, content, text, metadata, vector in rows:
-            passage = Passage(name, document, content, text, json.loads(metadata))
-            yield passage, None if vector is None else np.frombuffer(vector, np.float32)
+        return _staged(self.db, self.rows)
+
+
+def _staged(db: sqlite3.Connection, rows: range) -> Iterator[tuple[Passage, Scores | None]]:
+    stored = db.execute(
+        f"SELECT {COLUMNS}, vector FROM staged LEFT JOIN vectors USING (content) "  # noqa: S608
+        "WHERE staged.rowid >= ? AND staged.rowid < ? ORDER BY staged.rowid",
+        (rows.start, rows.stop),
+    )
+    for name, document, content, text, metadata, vector in stored:
+        passage = Passage(name, document, content, text, json.loads(metadata))
+        yield passage, None if vector is None else np.frombuffer(vector, np.float32)
 
 
 class Engine(ABC):
@@ -118,6 +122,9 @@ class Writer:
                 in part.
         """
         self._db, self._view, self._replace, self._embedder, self._max_staged = db, view, replace, embedder, max_staged
+        self.enrich: Callable[[Sequence[Passage]], Iterable[Passage]] | None = None
+        """Adds a model's names and facts to passages."""
+        self.progress: Progress | None = None
         self._changes: list[Change] = []
         self._embedded = 0
         db.execute(f"CREATE TEMP TABLE staged ({COLUMNS})")
@@ -169,16 +176,27 @@ class Writer:
             self.commit()
         return count
 
-    def commit(self, progress: Progress | None = None) -> int:
+    def commit(self) -> int:
         """Make what is staged the current state, all or nothing; return how many passages were embedded."""
         if self._changes:
-            self._embed(progress)
+            self._enrich()
+            self._embed()
             changes, self._changes = self._changes, []
             self._replace(changes)
             self._db.execute("DELETE FROM staged")
         return self._embedded
 
-    def _embed(self, progress: Progress | None) -> None:
+    def _enrich(self) -> None:
+        """Enrich what is staged: several sources at once, since a call takes seconds, and many files are short."""
+        if self.enrich is None:
+            return
+        for first in range(1, self._changes[-1].rows.stop, BATCH):
+            passages = [passage for passage, _ in _staged(self._db, range(first, first + BATCH))]
+            enriched = enumerate(self.enrich(passages), first)
+            rows = ((passage.content, json.dumps(passage.metadata, default=str), row) for row, passage in enriched)
+            self._db.executemany("UPDATE staged SET content = ?, metadata = ? WHERE rowid = ?", rows)
+
+    def _embed(self) -> None:
         """Embed what is staged and has no vector yet, each batch committed by itself."""
         if self._embedder.name is None:
             return
@@ -203,5 +221,5 @@ class Writer:
                 db.executemany("INSERT OR REPLACE INTO vectors (content, vector) VALUES (?, ?)", pairs)
             self._embedded += len(texts)
             done += len(batch)
-            if progress:
-                progress("embed", done, total)
+            if self.progress:
+                self.progress("embed", done, total)

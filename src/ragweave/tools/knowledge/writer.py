@@ -37,7 +37,7 @@ class FolderWriter(Writer):
         """Make names, values and index again from the passages, embed what has no vector, and commit."""
         lost = f"SELECT {COLUMNS} FROM passages WHERE ? AND content NOT IN (SELECT content FROM vectors)"  # noqa: S608
         self._db.execute(f"INSERT INTO staged {lost}", (self._embedder.name is not None,))
-        self._embed(None)
+        self._embed()
         self._replaced(self._changes, rebuilds=True)
 
     def _replaced(self, changes: Sequence[Change], *, rebuilds: bool = False) -> None:
