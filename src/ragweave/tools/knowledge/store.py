@@ -21,7 +21,6 @@ writer). A reader that was about to open such a folder takes the next state.
 
 import json
 import os
-import queue
 import shutil
 import sqlite3
 import time
@@ -46,8 +45,6 @@ from ragweave.tools.knowledge.graph import MAX_PASSAGES, TABLES, NamePassages, S
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.sources import Source
 
-Stamp = tuple[int, ...]
-"""What changes with a file that is read without its write-ahead log; () where the log is read."""
 FILE = "knowledge.sqlite3"
 _LOCK = "writer.lock"
 _KEPT, _ROOM = "room", 1 << 20
@@ -244,7 +241,8 @@ class Store:
             KnowledgeBaseError: There is no store, it is damaged, or of another version.
         """
         self.folder = folder
-        self._idle: queue.LifoQueue[tuple[sqlite3.Connection, Stamp]] = queue.LifoQueue()
+        self._idle: list[sqlite3.Connection] = []
+        """Open connections that read the log, for the next snapshots."""
         self._process = os.getpid()
         if not (folder / FILE).exists():
             raise KnowledgeBaseError(
@@ -293,13 +291,10 @@ class Store:
         db.execute("PRAGMA synchronous = FULL")
         return db
 
-    def _stamp(self) -> Stamp:
-        """Return () if SQLite can read the log: its two files are there, or can be made. Else return the file's stamp."""
-        path = self.folder / FILE
-        if os.access(self.folder, os.W_OK) or all(Path(f"{path}{end}").exists() for end in ("-wal", "-shm")):
-            return ()
-        stat = path.stat()
-        return stat.st_ino, stat.st_size, stat.st_mtime_ns
+    def _has_log(self) -> bool:
+        """Return whether SQLite can read the write-ahead log: its two files are there, or can be made."""
+        ends = "-wal", "-shm"
+        return os.access(self.folder, os.W_OK) or all(Path(f"{self.folder / FILE}{end}").exists() for end in ends)
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
@@ -308,11 +303,11 @@ class Store:
         Raises:
             KnowledgeBaseError: The file is damaged, or cannot be read.
         """
-        db = None
+        db, has_log = None, False
         if self._process != os.getpid():  # SQLite connections must not cross a fork
-            self._idle, self._process = queue.LifoQueue(), os.getpid()
+            self._idle, self._process = [], os.getpid()
         try:
-            db, stamp, now = self._begun()
+            db, has_log, now = self._begun()
             yield now
         except sqlite3.DatabaseError as error:
             advice = "" if os.access(self.folder, os.W_OK) else _ADVICE.format(self.folder)
@@ -320,29 +315,27 @@ class Store:
         finally:
             if db is not None:
                 db.rollback()
-                self._idle.put((db, stamp))
+                if has_log:
+                    self._idle.append(db)
 
-    def _begun(self, pauses: Sequence[float] = (0.02, 0.2, 2)) -> tuple[sqlite3.Connection, Stamp, Snapshot]:
-        """Begin a read transaction, on an idle connection unless that reads the file as it was before a change."""
-        stamp = self._stamp()
+    def _begun(self, pauses: Sequence[float] = (0.02, 0.2, 2)) -> tuple[sqlite3.Connection, bool, Snapshot]:
+        """Begin a read transaction; without the log on a new connection, as an open one reads the file as it was before."""
+        has_log = self._has_log()
         try:
-            db = self._unused(stamp) or self._connect("ro&immutable=1" if stamp else "ro")
+            db = self._unused() if has_log else self._connect("ro&immutable=1")
             db.execute("BEGIN")
-            return db, stamp, Snapshot(db)
+            return db, has_log, Snapshot(db)
         except sqlite3.OperationalError:
             if not pauses or os.access(self.folder, os.W_OK):
                 raise
             time.sleep(pauses[0])  # a writer is making the log, which this process may not
             return self._begun(pauses[1:])
 
-    def _unused(self, stamp: Stamp) -> sqlite3.Connection | None:
-        with suppress(queue.Empty):
-            while True:
-                db, was = self._idle.get_nowait()
-                if was == stamp:
-                    return db
-                db.close()
-        return None
+    def _unused(self) -> sqlite3.Connection:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect("ro")
 
     @contextmanager
     def writing(self, wait: float) -> Iterator[sqlite3.Connection]:
@@ -394,9 +387,8 @@ class Store:
 
     def close(self) -> None:
         """Close idle connections; a later use opens new ones."""
-        with suppress(queue.Empty):
-            while True:
-                self._idle.get_nowait()[0].close()
+        while self._idle:
+            self._idle.pop().close()
 
 
 @contextmanager
