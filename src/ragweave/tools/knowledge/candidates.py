@@ -4,7 +4,7 @@ Only which passages are candidates depends on the store: the best by words and b
 names. All of them get an exact cosine and a BM25 score, whichever ranking found them.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, cast
@@ -26,9 +26,9 @@ from ragweave.tools.knowledge.filters import (
     matches,
     shown,
 )
-from ragweave.tools.knowledge.graph import NamePassages, Scores
-from ragweave.tools.knowledge.search import Query, base_scores
+from ragweave.tools.knowledge.search import base_scores
 from ragweave.tools.knowledge.sources import Source
+from ragweave.tools.knowledge.view import Query, Scores, View
 from ragweave.tools.retrieval.retrievers import DEPTH, Spread
 
 _SAMPLE = 1000
@@ -58,31 +58,15 @@ class VectorSample:
         return self._vectors
 
 
-class CandidateView(ABC):
+class CandidateView(View):
     """A state of a store that ranks by its own indexes. A method is a question to the store."""
 
     sample: VectorSample | None = None
     """The store's sample, which outlives this state."""
 
-    @abstractmethod
-    def count(self) -> int:
-        """Return the number of passages."""
-
     def state(self) -> Any:
         """Return a value that changes with each write."""
         return self.rows(ALL).tobytes()
-
-    @abstractmethod
-    def dimensions(self) -> int:
-        """Return the length of the vectors; 0 if there are none."""
-
-    @abstractmethod
-    def sources(self, kind: str | None = None) -> dict[str, Source]:
-        """Return the sources by key; those of a kind, if it is given."""
-
-    @abstractmethod
-    def source(self, key: str) -> Source | None:
-        """Return a source by its key; None if there is none."""
 
     @abstractmethod
     def words(
@@ -99,40 +83,13 @@ class CandidateView(ABC):
         """Return passages, in any order."""
 
     @abstractmethod
-    def named(self, names: Collection[str]) -> Mapping[str, NamePassages]:
-        """Return the passages of each name that is known."""
-
-    @abstractmethod
-    def copies(self, name: str) -> Sequence[int]:
-        """Return the passages with an id, in order."""
-
-    @abstractmethod
-    def neighbours(self, row: int, sides: int) -> Sequence[int]:
-        """Return a passage and up to `sides` neighbours on each side in its document, in order."""
-
-    @abstractmethod
     def rows(self, chosen: Condition, limit: int | None = None) -> NDArray[np.int64]:
         """Return the passages that pass a filter, or the first of them, in the order in which they were indexed."""
-
-    @abstractmethod
-    def holders(self, name: str) -> Collection[str]:
-        """Return the sources of the passages with an id, or of a document with it."""
-
-    @abstractmethod
-    def vectors(self, contents: Collection[str]) -> Mapping[str, Scores]:
-        """Return the vectors that are stored, by the hash of what they are of."""
 
     def documents(self, rows: Sequence[int]) -> dict[int, Document]:
         """Return passages, in the given order."""
         stored = self.passages(rows) if len(rows) else {}
         return {row: stored[row].document for row in rows}
-
-    def around(self, name: str, sides: int, chosen: Condition) -> list[Document]:
-        """Return the first passage with an id, and its neighbours, as far as they pass a filter."""
-        copies = self.documents(self.copies(name))
-        own = next((row for row, doc in copies.items() if matches(chosen, doc.metadata)), None)
-        docs = self.documents(() if own is None else self.neighbours(own, sides))
-        return [doc for doc in docs.values() if matches(chosen, doc.metadata)]
 
     def sources_of(self, rows: NDArray[np.int64]) -> list[Source]:
         """Return the sources of some passages, without what is known of their files as a whole."""

@@ -22,13 +22,12 @@ Related: LinearRAG (arXiv 2510.10114), SPRIG (arXiv 2602.23372), HippoRAG 2 (arX
 
 import math
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from langchain_core.documents import Document
-from numpy.typing import NDArray
 
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.names import (
@@ -43,9 +42,9 @@ from ragweave.tools.knowledge.names import (
     subjects,
     without_keys,
 )
+from ragweave.tools.knowledge.view import NamePassages, Pool, Scores, View
 from ragweave.tools.retrieval.bm25_index import top_k
 
-Scores = NDArray[np.float32]
 TABLES = """
 CREATE TABLE names (
     id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE, passages INTEGER NOT NULL);
@@ -85,48 +84,6 @@ class Seed(NamedTuple):
     passage: Document
 
 
-class NamePassages(NamedTuple):
-    """The passages that have a name; `about` and `mention` may be incomplete if it has more than `MAX_PASSAGES`."""
-
-    number: int
-    """How many have it; if more than `MAX_PASSAGES` have it, any number above that."""
-    about: Sequence[int]
-    """Those that are about it."""
-    mention: Sequence[int]
-    """Those that mention it."""
-
-
-class Names(Protocol):
-    """The names of a knowledge base."""
-
-    def count(self) -> int:
-        """Return the number of passages."""
-
-    def named(self, names: Collection[str]) -> Mapping[str, NamePassages]:
-        """Return the passages of each name that is known."""
-
-
-class Pool(Protocol):
-    """The passages among which a query's best are chosen."""
-
-    rows: NDArray[np.int64]
-    """Their rows, in the order of `scores`."""
-    scores: Scores
-    """Their base scores; 0 if they do not pass the filter."""
-
-    def include(self, rows: Collection[int]) -> Collection[int]:
-        """Add those of some passages that pass the filter, and return them; the others keep their places."""
-
-    def places(self, rows: Collection[int]) -> NDArray[np.int64]:
-        """Return where some of its passages stand in `scores`."""
-
-    def words(self, terms: list[str]) -> Scores:
-        """Return the BM25 score of each passage for some terms, as a share of the best of all passages."""
-
-    def documents(self, rows: Sequence[int]) -> Mapping[int, Document]:
-        """Return some of them, in the given order."""
-
-
 class NamePath(NamedTuple):
     """How a passage was reached."""
 
@@ -156,7 +113,7 @@ def add_names(db: sqlite3.Connection, passages: Iterable[tuple[int, str, Mapping
 
 
 def along_names(
-    view: Names, query: str, pool: Pool, terms: Callable[[str], list[str]]
+    view: View, query: str, pool: Pool, terms: Callable[[str], list[str]]
 ) -> tuple[Scores, dict[int, NamePath]]:
     """Return the scores with those of the best paths added, and the paths by row.
 
@@ -222,7 +179,7 @@ def _plain_runs(sentence: str) -> dict[str, str]:
     return {run: run for start, end, run in runs(sentence) if plain[start] and plain[end - 1]}
 
 
-def _names_in_question(view: Names, query: str) -> tuple[dict[str, str], Mapping[str, NamePassages]]:
+def _names_in_question(view: View, query: str) -> tuple[dict[str, str], Mapping[str, NamePassages]]:
     """Return the known names in the question, the longest ones, with their spelling, and all known ones' passages."""
     spelt = names_in(query)
     candidates = {

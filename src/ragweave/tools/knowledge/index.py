@@ -16,9 +16,9 @@ from ragweave.errors import KnowledgeBaseError
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.filter_index import Flags, passing
 from ragweave.tools.knowledge.filters import ALL, Condition
-from ragweave.tools.knowledge.graph import Scores
-from ragweave.tools.knowledge.search import Embedder, Query, base_scores
+from ragweave.tools.knowledge.search import Embedder, base_scores
 from ragweave.tools.knowledge.store import Snapshot, Store
+from ragweave.tools.knowledge.view import Query, Scores, View
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.bm25_index import EMPTY, Bm25Index, mapped
 
@@ -87,7 +87,7 @@ class _Index:
         return mask
 
 
-class FolderView(Snapshot):
+class FolderView(Snapshot, View):
     """A state of a folder, with its index."""
 
     def __init__(self, db: sqlite3.Connection, index: _Index) -> None:

@@ -45,11 +45,12 @@ from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.candidates import CandidateView, Stored
 from ragweave.tools.knowledge.chunking import Passage
 from ragweave.tools.knowledge.filters import ALL, Condition, Count, Every, Has, Not, Some, stored_values
-from ragweave.tools.knowledge.graph import MAX_PASSAGES, NamePassages, Scores
+from ragweave.tools.knowledge.graph import MAX_PASSAGES
 from ragweave.tools.knowledge.names import names_of
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.sources import Source
 from ragweave.tools.knowledge.staging import BATCH, Change, Engine
+from ragweave.tools.knowledge.view import NamePassages, Scores
 
 _EXACT = 20_000
 """Up to so many passages, vectors are compared one by one."""

@@ -33,11 +33,12 @@ from psycopg_pool import ConnectionPool
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.candidates import CandidateView, Stored
 from ragweave.tools.knowledge.filters import Condition, Count, Every, Not, Some, stored_values
-from ragweave.tools.knowledge.graph import MAX_PASSAGES, NamePassages, Scores
+from ragweave.tools.knowledge.graph import MAX_PASSAGES
 from ragweave.tools.knowledge.names import names_of
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.sources import Source
 from ragweave.tools.knowledge.staging import Change, Engine
+from ragweave.tools.knowledge.view import NamePassages, Scores
 from ragweave.tools.retrieval.bm25_index import K1, B
 
 _SCHEMA = """

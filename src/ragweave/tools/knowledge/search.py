@@ -1,66 +1,20 @@
 """Search: written once, over any state of any store."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import heading_of, without_hidden
 from ragweave.tools.embeddings.named import unit
-from ragweave.tools.knowledge.filters import Condition, Count, Kind
-from ragweave.tools.knowledge.graph import NamePath, Names, Pool, Scores, along_names
-from ragweave.tools.knowledge.sources import Source, SourceReader
+from ragweave.tools.knowledge.graph import NamePath, along_names
+from ragweave.tools.knowledge.view import Pool, Query, Scores, View
 from ragweave.tools.retrieval.bm25_index import top_k
 from ragweave.tools.retrieval.retrievers import Spread, fused_scores
-
-
-@dataclass(frozen=True)
-class Query:
-    """What a search asks of a store."""
-
-    terms: list[str] | None
-    """Its words; None: passages are ranked by vectors alone."""
-    vector: Scores | None
-    """Its vector, of length 1; None: passages are ranked by words alone."""
-    chosen: Condition
-    """Which passages it may see."""
-
-
-class View(SourceReader, Names, Protocol):
-    """One state of a store, whatever writers commit meanwhile. A row is a number that names a passage in it."""
-
-    def pool(self, query: Query) -> Pool:
-        """Return the candidates for a query, with their scores, the best at least those of the best passages."""
-
-    def around(self, name: str, sides: int, chosen: Condition) -> list[Document]:
-        """Return the first passage with an id and up to `sides` neighbours on each side in its document, in order.
-
-        Only passages that pass a filter are returned, or counted as the first.
-        """
-
-    def state(self) -> Any:
-        """Return a value that changes with each write."""
-
-    def rows(self, chosen: Condition) -> NDArray[np.int64]:
-        """Return the passages that pass a filter, in the order in which they were indexed."""
-
-    def sources_of(self, rows: NDArray[np.int64]) -> list[Source]:
-        """Return the sources of some passages, without what is known of their files as a whole."""
-
-    def documents(self, rows: Sequence[int]) -> Mapping[int, Document]:
-        """Return passages, in the given order."""
-
-    def counted(self, chosen: Condition, name: str = "") -> Iterable[Count]:
-        """Return the values that these passages have, those of one field if its name is given."""
-
-    def kinds(self, name: str, chosen: Condition) -> dict[Kind, Any]:
-        """Return the kinds of the values that they have in a field, each with a value."""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,7 @@
-"""What a knowledge base was indexed from, and what a write reads of it."""
+"""What a knowledge base was indexed from."""
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from ragweave.tools.knowledge.graph import Scores
 from ragweave.tools.knowledge.settings import Status
 
 
@@ -26,25 +23,3 @@ class Source:
     """Lines about how it was read, each with its status."""
     enriched: bool = False
     """Whether a model has added names and facts to its passages."""
-
-
-class SourceReader(Protocol):
-    """The current state of a store."""
-
-    def count(self) -> int:
-        """Return the number of passages."""
-
-    def sources(self, kind: str | None = None) -> dict[str, Source]:
-        """Return the sources by key; those of a kind, if it is given."""
-
-    def source(self, key: str) -> Source | None:
-        """Return a source by its key; None if there is none."""
-
-    def dimensions(self) -> int:
-        """Return the length of the vectors; 0 if there are none."""
-
-    def vectors(self, contents: Collection[str]) -> Mapping[str, Scores]:
-        """Return the vectors that are stored, by the hash of what they are of."""
-
-    def holders(self, name: str) -> Collection[str]:
-        """Return the sources of the passages with an id, or of a document with it."""

@@ -15,10 +15,10 @@ from ragweave.names import RetrieverName
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.candidates import CandidateView
 from ragweave.tools.knowledge.chunking import Passage
-from ragweave.tools.knowledge.graph import Scores
 from ragweave.tools.knowledge.search import Embedder
 from ragweave.tools.knowledge.settings import IndexSettings, Progress
-from ragweave.tools.knowledge.sources import Source, SourceReader
+from ragweave.tools.knowledge.sources import Source
+from ragweave.tools.knowledge.view import Scores, SourceReader
 
 BATCH = 256
 """Passages that are embedded, or written by a store, at once."""

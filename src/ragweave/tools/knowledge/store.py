@@ -40,10 +40,11 @@ from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.files import ClosingConnection
 from ragweave.tools.knowledge import filter_index
 from ragweave.tools.knowledge.chunking import content_hash
-from ragweave.tools.knowledge.filters import ALL, Condition, Count, Kind, matches
-from ragweave.tools.knowledge.graph import MAX_PASSAGES, TABLES, NamePassages, Scores
+from ragweave.tools.knowledge.filters import ALL, Condition, Count, Kind
+from ragweave.tools.knowledge.graph import MAX_PASSAGES, TABLES
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.sources import Source
+from ragweave.tools.knowledge.view import NamePassages, Scores, SourceReader
 
 FILE = "knowledge.sqlite3"
 _LOCK = "writer.lock"
@@ -81,7 +82,7 @@ CREATE INDEX passages_by_document ON passages (document) WHERE document IS NOT N
 # Row ids of passages are never used again: an index tells by them which passages are new.
 
 
-class Snapshot:
+class Snapshot(SourceReader):
     """The state of the store in one transaction."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
@@ -186,22 +187,20 @@ class Snapshot:
         row = self.db.execute("SELECT length(vector) / 4 FROM vectors LIMIT 1").fetchone()
         return int(row[0]) if row else 0
 
-    def around(self, name: str, sides: int, chosen: Condition) -> list[Document]:
-        """Return the first passage with an id and up to `sides` neighbours on each side in its document, in order.
+    def copies(self, name: str) -> list[int]:
+        """Return the passages with an id, in order."""
+        return [row for (row,) in self.db.execute("SELECT id FROM passages WHERE name = ? ORDER BY id", (name,))]
 
-        Only passages that pass a filter are returned, or counted as the first.
-        """
-        copies = [row for (row,) in self.db.execute("SELECT id FROM passages WHERE name = ? ORDER BY id", (name,))]
-        own = next((row for row, doc in self.documents(copies).items() if matches(chosen, doc.metadata)), None)
-        neighbours = self.db.execute(
+    def neighbours(self, row: int, sides: int) -> list[int]:
+        """Return a passage and up to `sides` neighbours on each side in its document, in order."""
+        rows = self.db.execute(
             "SELECT other.id FROM passages own JOIN passages other ON other.id BETWEEN own.id - :sides AND own.id + :sides "
             "AND other.source = own.source AND other.document IS own.document "
             "AND json_extract(other.metadata, '$.title') IS json_extract(own.metadata, '$.title') "
-            "WHERE own.id = :own ORDER BY other.id",
-            {"sides": sides, "own": own},
+            "WHERE own.id = :row ORDER BY other.id",
+            {"sides": sides, "row": row},
         )
-        docs = self.documents([row for (row,) in neighbours]).values()
-        return [doc for doc in docs if matches(chosen, doc.metadata)]
+        return [other for (other,) in rows]
 
     def sources_of(self, rows: NDArray[np.int64]) -> list[Source]:
         """Return the sources of some passages, without what is known of their files as a whole."""
