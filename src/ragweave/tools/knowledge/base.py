@@ -35,7 +35,6 @@ from ragweave.tools.knowledge.filters import (
     Field,
     Filter,
     Has,
-    Kind,
     Not,
     fields_in,
     folders,
@@ -94,7 +93,7 @@ class AbstractKnowledgeBase(ABC):
     """Seconds that a write to a folder waits for another writer."""
     settings: IndexSettings
     """How it chunks, analyses and embeds."""
-    _embeddings: Embeddings | None
+    _embedder: Embedder
     _condition: Condition = ALL
     """Which passages it shows: every method that leads to passages asks the store with it."""
 
@@ -190,10 +189,6 @@ class AbstractKnowledgeBase(ABC):
             stored = {(kind, value) for field, kind, value, _ in counts if field == name and value is not None}
         return [shown(key) for key in sorted(stored)]
 
-    def _kinds(self, name: str) -> dict[Kind, Any]:
-        with self._view() as view:
-            return view.kinds(name, self._condition)
-
     def view(self, filter: Filter) -> KnowledgeView:
         """Return a knowledge base that holds only the passages that pass a filter, to be searched and read.
 
@@ -207,7 +202,8 @@ class AbstractKnowledgeBase(ABC):
         for test in tests_of(chosen):
             if not test.keys or test.name in PLACES:
                 continue
-            known = self._kinds(test.name)
+            with self._view() as view:
+                known = view.kinds(test.name, self._condition)
             if not known:
                 names = sorted({field.name for field in self.fields()})
                 hint = f": {did_you_mean(test.name, names)}" if names else ""
@@ -285,28 +281,25 @@ class AbstractKnowledgeBase(ABC):
                 f"{self.path} has no embeddings: use mode 'bm25' or 'graph', or make another one with an embedding model"
             )
         if self.settings.embedding is not None and mode != "bm25":
-            self._embedder().loaded()
+            self._embedder.loaded()
         words = Bm25Retriever(search=partial(self._search, mode="bm25"), k=k) if "bm25" in self.modes else None
         return SearchRetriever(
             search=partial(self._search, mode=mode),
             k=k,
             words=words,
-            embeddings=None if mode == "bm25" else self._embeddings,
+            embeddings=None if mode == "bm25" else self._embedder.model,
             places=self._around,
             evidence=self.evidence,
             collection=self,
         )
 
-    def _embedder(self) -> Embedder:
-        return Embedder(str(self.path), self.settings.embedding, self._embeddings)
-
     def _search(self, question: str, k: int, mode: RetrieverName) -> list[Document]:
-        vector = None if mode == "bm25" or self._embeddings is None else self._embedder().query(question)
+        vector = None if mode == "bm25" or self._embedder.model is None else self._embedder.query(question)
         terms = analyzer_for(self.settings.language).terms
         query = Query(None if mode == "dense" else terms(question), vector, self._condition)
         with self._view() as view:
             if vector is not None:
-                self._embedder().check(vector, view.dimensions())
+                self._embedder.check(vector, view.dimensions())
             return search(view, question, query, k, mode, terms)
 
     def _around(self, name: str, sides: int) -> list[Document]:
@@ -424,7 +417,7 @@ class AbstractKnowledgeBase(ABC):
             self._enricher(enrich, progress) as enricher,
         ):
             writer.enrich, writer.progress = enricher, progress
-            ingest = Ingest(writer, self.settings, self._embeddings, worker)
+            ingest = Ingest(writer, self.settings, self._embedder.model, worker)
             take(ingest)
             embedded = writer.commit()
             cost = enricher.cost() if enricher else ""
@@ -467,7 +460,7 @@ class AbstractKnowledgeBase(ABC):
             content = repr((doc.page_content, doc.metadata)).encode("utf-8", "replace")
             loaded = _loaded_of(doc.model_copy(update={"id": doc.id or hashlib.sha256(content).hexdigest()[:16]}))
             cut = (
-                passages_of(loaded, self.settings, self._embeddings)
+                passages_of(loaded, self.settings, self._embedder.model)
                 if split
                 else [passage_of(loaded, 0, len(loaded.text))]
             )
@@ -520,8 +513,8 @@ class KnowledgeBase(AbstractKnowledgeBase):
         self.path = Path(path)
         self._store = Store(self.path)
         self.settings = self._store.settings
-        self._embeddings = embeddings_of(self.path, self.settings.embedding, embeddings)
-        self._index = FolderIndex(self._store, self._embedder())
+        self._embedder = embedder_of(self.path, self.settings.embedding, embeddings)
+        self._index = FolderIndex(self._store)
 
     @classmethod
     def open(cls, path: str | Path, *, embeddings: Embeddings | None = None) -> Self:
@@ -590,7 +583,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
     @contextmanager
     def _writing(self) -> Iterator[FolderWriter]:
         with self._store.writing(self.wait) as db:
-            yield FolderWriter(db, self._index)
+            yield FolderWriter(db, self._index, self._embedder)
 
     def delete(self, ids: str | Iterable[str] = (), *, source: str | None = None) -> int:
         """Delete passages, as `AbstractKnowledgeBase.delete`; on a full disk, in the room that is kept for it."""
@@ -661,12 +654,9 @@ class KnowledgeView(AbstractKnowledgeBase):
     """The passages of a knowledge base that pass a filter: it holds nothing else, and cannot be written."""
 
     def __init__(self, base: AbstractKnowledgeBase, condition: Condition) -> None:
-        self.path, self.settings, self.modes, self._embeddings = base.path, base.settings, base.modes, base._embeddings
+        self.path, self.settings, self.modes, self._embedder = base.path, base.settings, base.modes, base._embedder
         self._base, self._derived = base, base._derived
         self._condition = condition if base._condition == ALL else Every((base._condition, condition))
-
-    def _reading(self) -> AbstractContextManager[SourceReader]:
-        return self._base._reading()
 
     def _view(self) -> AbstractContextManager[View]:
         return self._base._view()
@@ -730,21 +720,24 @@ def agreed(
     return wanted
 
 
-def embeddings_of(path: str | Path, name: str | None, given: Embeddings | None) -> Embeddings | None:
-    """Return the embeddings to use: the caller's object, the named model, or None."""
-    if given is None:
-        if name is None or name.startswith(OBJECT):
-            return None
+def embedder_of(path: str | Path, name: str | None, given: Embeddings | None) -> Embedder:
+    """Return what embeds: the caller's object, the named model, or nothing.
+
+    Raises:
+        KnowledgeBaseError: The vectors are those of another model than the caller's.
+    """
+    if given is not None:
+        if name is None:
+            raise KnowledgeBaseError(f"{path} was created without embeddings; create a new one")
+        if name != name_of(given):
+            raise KnowledgeBaseError(
+                f"{path} was made with {name}, whose vectors cannot be compared with those of {name_of(given)}"
+            )
+    elif name is not None and not name.startswith(OBJECT):
         if name != PACKAGED:  # a stranger's knowledge base may name a model whose files run code
             _LOGGER.warning("%s uses the embedding model %s", path, name)
-        return named_embeddings(name)
-    if name is None:
-        raise KnowledgeBaseError(f"{path} was created without embeddings; create a new one")
-    if name != name_of(given):
-        raise KnowledgeBaseError(
-            f"{path} was made with {name}, whose vectors cannot be compared with those of {name_of(given)}"
-        )
-    return given
+        given = named_embeddings(name)
+    return Embedder(str(path), name, given)
 
 
 def _continues(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> bool:

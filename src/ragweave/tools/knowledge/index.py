@@ -16,7 +16,7 @@ from ragweave.errors import KnowledgeBaseError
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.filter_index import Flags, passing
 from ragweave.tools.knowledge.filters import ALL, Condition
-from ragweave.tools.knowledge.search import Embedder, base_scores
+from ragweave.tools.knowledge.search import base_scores
 from ragweave.tools.knowledge.store import Snapshot, Store
 from ragweave.tools.knowledge.view import Query, Scores, View
 from ragweave.tools.retrieval.analyzer import analyzer_for
@@ -130,8 +130,8 @@ class _Pool:
 class FolderIndex:
     """Builds the index of a state, and opens it; safe to use from threads."""
 
-    def __init__(self, store: Store, embedder: Embedder) -> None:
-        self.store, self.embedder = store, embedder
+    def __init__(self, store: Store) -> None:
+        self.store = store
         self.index_terms = analyzer_for(store.settings.language).index_terms
         self.open = lru_cache(maxsize=_STATES)(self._open)
         self._segments: dict[Any, Segment] = {}

@@ -13,7 +13,7 @@ from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, RagweaveError, UsageError, one_line_of
 from ragweave.tools.cluster import each_on_cluster
-from ragweave.tools.knowledge.base import AbstractKnowledgeBase, KnowledgeBase, SomeSettings, agreed, embeddings_of
+from ragweave.tools.knowledge.base import AbstractKnowledgeBase, KnowledgeBase, SomeSettings, agreed, embedder_of
 from ragweave.tools.knowledge.candidates import CandidateView, VectorSample
 from ragweave.tools.knowledge.ingest import files_under, roots_of
 from ragweave.tools.knowledge.settings import FileLimits, IndexReport, Progress
@@ -153,9 +153,9 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
                 f"there is no knowledge base {self.path}; make it with `ragweave index FILES --kb {self.path}`"
             )
         self.settings = agreed(self.path, own, given, embeddings)
-        self._embeddings = embeddings_of(self.path, self.settings.embedding, embeddings)
+        self._embedder = embedder_of(self.path, self.settings.embedding, embeddings)
         if own != self.settings:
-            size = len(self._embeddings.embed_query("size")) if self._embeddings else 0
+            size = len(self._embedder.query("size")) if self._embedder.model else 0
             if own is not None:
                 self._read_again()
             self._engine.configure(self.settings, size)
@@ -185,7 +185,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
                 self._engine.replace(changes, terms)
                 db.execute("DELETE FROM vectors")
 
-            yield Writer(db, self._engine.view, commit, self._embedder(), _MAX_STAGED)
+            yield Writer(db, self._engine.view, commit, self._embedder, _MAX_STAGED)
             self._engine.tend()
 
     def check(self) -> list[str]:

@@ -123,7 +123,7 @@ class View(SourceReader):
         """Return the values that passages that pass a filter have, those of one field if its name is given."""
 
     @abstractmethod
-    def kinds(self, name: str, chosen: Condition) -> Mapping[Kind, Any]:
+    def kinds(self, name: str, chosen: Condition) -> dict[Kind, Any]:
         """Return the kinds of the values that they have in a field, each with a value."""
 
     @abstractmethod

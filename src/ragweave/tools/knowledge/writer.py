@@ -11,6 +11,7 @@ from pathlib import Path
 from ragweave.tools.knowledge.filter_index import add_values
 from ragweave.tools.knowledge.graph import add_names
 from ragweave.tools.knowledge.index import FolderIndex, hashes_of
+from ragweave.tools.knowledge.search import Embedder
 from ragweave.tools.knowledge.staging import COLUMNS, Change, Writer
 from ragweave.tools.knowledge.store import INDEX, Snapshot
 
@@ -23,9 +24,9 @@ _PART = f"(document = ? OR name = ?) AND +{_OF_SOURCE}"
 class FolderWriter(Writer):
     """A write that is being prepared, on the connection of `Store.writing`."""
 
-    def __init__(self, db: sqlite3.Connection, index: FolderIndex) -> None:
-        """Begin an empty write; `index` embeds its passages and builds the next state's."""
-        super().__init__(db, lambda: nullcontext(Snapshot(db)), self._replaced, index.embedder)
+    def __init__(self, db: sqlite3.Connection, index: FolderIndex, embedder: Embedder) -> None:
+        """Begin an empty write; `index` builds the next state's."""
+        super().__init__(db, lambda: nullcontext(Snapshot(db)), self._replaced, embedder)
         self._index = index
         db.execute("CREATE TEMP TABLE gone (id INTEGER PRIMARY KEY, source INTEGER, content TEXT)")
         db.execute(
