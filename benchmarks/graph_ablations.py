@@ -38,14 +38,12 @@ from ragweave.tools.knowledge.graph import (
     MAX_PASSAGES,
     MENTION,
     SEEDS,
-    NamePassages,
     NamePath,
-    Scores,
     Seed,
 )
 from ragweave.tools.knowledge.names import sentences
-from ragweave.tools.knowledge.search import Pool
 from ragweave.tools.knowledge.store import Snapshot
+from ragweave.tools.knowledge.view import NamePassages, Pool, Scores
 from ragweave.tools.retrieval import RankFusionRetriever
 from vectors import StoredEmbeddings
 

@@ -48,11 +48,10 @@ from ragweave.tools.knowledge.loaders.text import dated, day_in, own_fields
 from ragweave.tools.knowledge.loaders.worker import Worker
 from ragweave.tools.knowledge.search import Embedder, search
 from ragweave.tools.knowledge.settings import FILE_LIMITS, FileLimits, IndexReport, IndexSettings, Progress
-from ragweave.tools.knowledge.sources import Source
 from ragweave.tools.knowledge.staging import Writer
 from ragweave.tools.knowledge.store import FILE, Snapshot, Store
 from ragweave.tools.knowledge.tables import Tables
-from ragweave.tools.knowledge.view import Query, SourceReader, View
+from ragweave.tools.knowledge.view import Query, Source, SourceReader, View
 from ragweave.tools.knowledge.writer import FolderWriter
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, listed

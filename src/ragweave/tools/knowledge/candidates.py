@@ -27,8 +27,7 @@ from ragweave.tools.knowledge.filters import (
     shown,
 )
 from ragweave.tools.knowledge.search import base_scores
-from ragweave.tools.knowledge.sources import Source
-from ragweave.tools.knowledge.view import Query, Scores, View
+from ragweave.tools.knowledge.view import Query, Scores, Source, View
 from ragweave.tools.retrieval.retrievers import DEPTH, Spread
 
 _SAMPLE = 1000

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from ragweave.tools.knowledge.candidates import CandidateView, Stored
 from ragweave.tools.knowledge.filters import Condition, Every, Not, Some, stored_values
 from ragweave.tools.knowledge.settings import IndexSettings
-from ragweave.tools.knowledge.sources import Source
 from ragweave.tools.knowledge.staging import BATCH, Change, Engine
-from ragweave.tools.knowledge.view import NamePassages, Scores
+from ragweave.tools.knowledge.view import NamePassages, Scores, Source
 
 _SETTINGS = "settings"
 _METADATA, _NAME, _CONTENT, _PLACE = "metadata_json", "passage_id", "content_hash", "place"

@@ -18,7 +18,7 @@ from ragweave.tools.knowledge.loaders.docling import Sizes, original_of
 from ragweave.tools.knowledge.loaders.pdf import as_pdf
 from ragweave.tools.knowledge.loaders.text import decode, readable
 from ragweave.tools.knowledge.marks import Mark, marks_of, page_picture
-from ragweave.tools.knowledge.sources import Source
+from ragweave.tools.knowledge.view import Source
 
 _MAX_FRAGMENT = 200
 """Longest quote, in characters, that a link has in full; a longer one is linked by its first and last words."""

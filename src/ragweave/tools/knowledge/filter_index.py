@@ -3,10 +3,8 @@
 A condition becomes an array of flags, one a passage, by a range of the index for each of its tests.
 """
 
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -36,7 +34,6 @@ END;
 """
 """The values of passages by field and kind, except `source` and `folder`, which sources have."""
 Flags = NDArray[np.bool_]
-_BATCH = 20_000
 _TEST = "SELECT group_concat(v.passage) FROM fields f JOIN field_values v ON v.field = f.id WHERE f.name = ?"
 _OF_SOURCES = "SELECT group_concat(p.id) FROM sources s JOIN passages p ON p.source = s.id WHERE "
 # One text of numbers is read by numpy in a third of the time that a row each would take.
@@ -45,17 +42,15 @@ _OF_SOURCES = "SELECT group_concat(p.id) FROM sources s JOIN passages p ON p.sou
 def add_values(db: sqlite3.Connection, passages: Iterable[tuple[int, str, Mapping[str, Any]]]) -> None:
     """Add the values of passages: row, text and metadata; the rows must be new."""
     fields = {(name, kind): field for field, name, kind in db.execute("SELECT id, name, kind FROM fields")}
-    rest = iter(passages)
-    while batch := list(islice(rest, _BATCH)):
-        values: set[tuple[int, Any, int]] = set()
-        for row, _, meta in batch:
-            for name, kinds in stored_values({k: v for k, v in meta.items() if k not in INTERNAL}).items():
-                for kind, items in kinds.items():
-                    field = fields.setdefault((name, kind), len(fields) + 1)
-                    values.update((field, item, row) for item in items)
-        rows = ((field, name, kind) for (name, kind), field in fields.items())
-        db.executemany("INSERT OR IGNORE INTO fields VALUES (?, ?, ?)", rows)
-        db.executemany("INSERT INTO field_values VALUES (?, ?, ?)", sorted(values))
+    values: set[tuple[int, Any, int]] = set()
+    for row, _, meta in passages:
+        for name, kinds in stored_values({k: v for k, v in meta.items() if k not in INTERNAL}).items():
+            for kind, items in kinds.items():
+                field = fields.setdefault((name, kind), len(fields) + 1)
+                values.update((field, item, row) for item in items)
+    rows = ((field, name, kind) for (name, kind), field in fields.items())
+    db.executemany("INSERT OR IGNORE INTO fields VALUES (?, ?, ?)", rows)
+    db.executemany("INSERT INTO field_values VALUES (?, ?, ?)", sorted(values))
 
 
 def passing(db: sqlite3.Connection, condition: Condition, rows: NDArray[np.int64]) -> Flags:
@@ -98,19 +93,15 @@ _SEEN = "(:seen IS NULL OR v.passage IN (SELECT value FROM json_each(:seen)))"
 _VALUES = f"FROM fields f JOIN field_values v ON v.field = f.id WHERE {_SEEN} AND f.name = coalesce(nullif(:name, ''), f.name)"
 
 
-def kinds_of(db: sqlite3.Connection, name: str, seen: NDArray[np.int64] | None) -> dict[Kind, Any]:
-    """Return the kinds of the values that passages have in a field, each with a value; `seen`: rows, None for all."""
+def kinds_of(db: sqlite3.Connection, name: str, seen: str | None) -> dict[Kind, Any]:
+    """Return the kinds of the values that passages have in a field, each with a value; `seen`: rows as JSON, None for all."""
     sql = f"SELECT f.kind, (SELECT v.value FROM field_values v WHERE v.field = f.id AND {_SEEN} LIMIT 1) FROM fields f WHERE name = :name"  # noqa: S608
-    rows = db.execute(sql, {"name": name, "seen": _json(seen)})
+    rows = db.execute(sql, {"name": name, "seen": seen})
     return {kind: shown((kind, value)) for kind, value in rows if value is not None}
 
 
-def counted_of(db: sqlite3.Connection, name: str, seen: NDArray[np.int64] | None) -> Iterator[Count]:
+def counted_of(db: sqlite3.Connection, name: str, seen: str | None) -> Iterator[Count]:
     """Yield the values that passages have; those of one field, unless the name is ""."""
     for value, count in (("v.value", "count(*)"), ("NULL", "count(DISTINCT v.passage)")):
         query = f"SELECT f.name, f.kind, {value}, {count} {_VALUES} GROUP BY f.id, 3"
-        yield from db.execute(query, {"name": name, "seen": _json(seen)})
-
-
-def _json(rows: NDArray[np.int64] | None) -> str | None:
-    return None if rows is None else json.dumps(rows.tolist())
+        yield from db.execute(query, {"name": name, "seen": seen})

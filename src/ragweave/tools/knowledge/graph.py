@@ -23,7 +23,6 @@ Related: LinearRAG (arXiv 2510.10114), SPRIG (arXiv 2602.23372), HippoRAG 2 (arX
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,8 +70,6 @@ OWN = 0.15
 """What a seed adds to its score, by the square of its base score, so that a seed that answers alone stays before those it leads to."""
 MAX_PASSAGES = 300
 """A name that more passages have is not followed."""
-_BATCH = 20_000
-"""Passages whose names are inserted at once."""
 
 
 class Seed(NamedTuple):
@@ -97,19 +94,17 @@ class NamePath(NamedTuple):
 def add_names(db: sqlite3.Connection, passages: Iterable[tuple[int, str, Mapping[str, Any]]]) -> None:
     """Add the names of passages: row, text and metadata; the rows must be new."""
     db.execute("CREATE TEMP TABLE IF NOT EXISTS new_names (text TEXT, about INTEGER, passage INTEGER)")
-    rest = iter(passages)
-    while batch := list(islice(rest, _BATCH)):
-        rows = ((n, about, row) for row, text, meta in batch for n, about in names_of(text, meta).items())
-        db.executemany("INSERT INTO new_names VALUES (?, ?, ?)", rows)
-        db.execute(
-            "INSERT INTO names (text, passages) SELECT text, count(*) FROM new_names GROUP BY text "
-            "ON CONFLICT (text) DO UPDATE SET passages = passages + excluded.passages"
-        )
-        db.execute(
-            "INSERT INTO mentions SELECT n.id, f.about, f.passage FROM new_names f JOIN names n ON n.text = f.text "
-            "ORDER BY 1, 2, 3"
-        )
-        db.execute("DELETE FROM new_names")
+    rows = ((name, about, row) for row, text, meta in passages for name, about in names_of(text, meta).items())
+    db.executemany("INSERT INTO new_names VALUES (?, ?, ?)", rows)
+    db.execute(
+        "INSERT INTO names (text, passages) SELECT text, count(*) FROM new_names GROUP BY text "
+        "ON CONFLICT (text) DO UPDATE SET passages = passages + excluded.passages"
+    )
+    db.execute(
+        "INSERT INTO mentions SELECT n.id, f.about, f.passage FROM new_names f JOIN names n ON n.text = f.text "
+        "ORDER BY 1, 2, 3"
+    )
+    db.execute("DELETE FROM new_names")
 
 
 def along_names(

@@ -25,9 +25,9 @@ from ragweave.tools.knowledge.loaders.pdf import NEED_OCR, available
 from ragweave.tools.knowledge.loaders.text import dated
 from ragweave.tools.knowledge.loaders.worker import EXCEEDED, Worker
 from ragweave.tools.knowledge.settings import IndexSettings, Notice
-from ragweave.tools.knowledge.sources import Source
 from ragweave.tools.knowledge.staging import Writer
 from ragweave.tools.knowledge.store import FILE
+from ragweave.tools.knowledge.view import Source
 from ragweave.tools.retrieval.base import listed
 
 _CLOCK = 2_000_000_000

@@ -48,9 +48,8 @@ from ragweave.tools.knowledge.filters import ALL, Condition, Count, Every, Has, 
 from ragweave.tools.knowledge.graph import MAX_PASSAGES
 from ragweave.tools.knowledge.names import names_of
 from ragweave.tools.knowledge.settings import IndexSettings
-from ragweave.tools.knowledge.sources import Source
 from ragweave.tools.knowledge.staging import BATCH, Change, Engine
-from ragweave.tools.knowledge.view import NamePassages, Scores
+from ragweave.tools.knowledge.view import NamePassages, Scores, Source
 
 _EXACT = 20_000
 """Up to so many passages, vectors are compared one by one."""

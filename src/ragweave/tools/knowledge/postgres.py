@@ -36,9 +36,8 @@ from ragweave.tools.knowledge.filters import Condition, Count, Every, Not, Some,
 from ragweave.tools.knowledge.graph import MAX_PASSAGES
 from ragweave.tools.knowledge.names import names_of
 from ragweave.tools.knowledge.settings import IndexSettings
-from ragweave.tools.knowledge.sources import Source
 from ragweave.tools.knowledge.staging import Change, Engine
-from ragweave.tools.knowledge.view import NamePassages, Scores
+from ragweave.tools.knowledge.view import NamePassages, Scores, Source
 from ragweave.tools.retrieval.bm25_index import K1, B
 
 _SCHEMA = """

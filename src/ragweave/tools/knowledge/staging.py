@@ -17,8 +17,7 @@ from ragweave.tools.knowledge.candidates import CandidateView
 from ragweave.tools.knowledge.chunking import Passage
 from ragweave.tools.knowledge.search import Embedder
 from ragweave.tools.knowledge.settings import IndexSettings, Progress
-from ragweave.tools.knowledge.sources import Source
-from ragweave.tools.knowledge.view import Scores, SourceReader
+from ragweave.tools.knowledge.view import Scores, Source, SourceReader
 
 BATCH = 256
 """Passages that are embedded, or written by a store, at once."""

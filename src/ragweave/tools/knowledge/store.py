@@ -43,8 +43,7 @@ from ragweave.tools.knowledge.chunking import content_hash
 from ragweave.tools.knowledge.filters import ALL, Condition, Count, Kind
 from ragweave.tools.knowledge.graph import MAX_PASSAGES, TABLES
 from ragweave.tools.knowledge.settings import IndexSettings
-from ragweave.tools.knowledge.sources import Source
-from ragweave.tools.knowledge.view import NamePassages, Scores, SourceReader
+from ragweave.tools.knowledge.view import NamePassages, Scores, Source, SourceReader
 
 FILE = "knowledge.sqlite3"
 _LOCK = "writer.lock"
@@ -60,8 +59,6 @@ _ADVICE = (
     "; this process may not write the folder: while a process on another machine writes it, read a copy, made there by "
     "`ragweave doctor --kb {} --backup FOLDER`"
 )
-AGAIN = "UPDATE sources SET value = json_set(value, '$.hash', '')"
-"""SQL: sources are to be read again."""
 VECTORS = "CREATE TABLE vectors (id INTEGER PRIMARY KEY, content TEXT UNIQUE NOT NULL, vector BLOB NOT NULL);"
 _SCHEMA = (
     """
@@ -140,7 +137,7 @@ class Snapshot(SourceReader):
 
     def rows(self, chosen: Condition = ALL) -> NDArray[np.int64]:
         """Return the row ids of the passages that pass a filter, ascending, which is the order of the index."""
-        rows = np.fromiter((row for (row,) in self.db.execute("SELECT id FROM passages ORDER BY id")), np.int64)
+        rows = self.rows_after(0)
         return rows if chosen == ALL else rows[filter_index.passing(self.db, chosen, rows)]
 
     def rows_after(self, last: int) -> NDArray[np.int64]:
@@ -215,8 +212,8 @@ class Snapshot(SourceReader):
         """Return the kinds of the values that they have in a field, each with a value."""
         return filter_index.kinds_of(self.db, name, self._seen(chosen))
 
-    def _seen(self, chosen: Condition) -> NDArray[np.int64] | None:
-        return None if chosen == ALL else self.rows(chosen)
+    def _seen(self, chosen: Condition) -> str | None:
+        return None if chosen == ALL else json.dumps(self.rows(chosen).tolist())
 
     def named(self, names: Collection[str]) -> dict[str, NamePassages]:
         """Return the passages of each name that is known; none of a name that is not followed."""
@@ -355,7 +352,7 @@ class Store:
     def reset(self, settings: IndexSettings, wait: float) -> None:
         """Change the settings of a store; its sources are to be read again."""
         with self.writing(wait) as db:
-            db.execute(AGAIN)
+            db.execute("UPDATE sources SET value = json_set(value, '$.hash', '')")
             db.execute("UPDATE meta SET value = ? WHERE key = 'settings'", (json.dumps(asdict(settings)),))
 
     def backup(self, folder: Path, wait: float) -> None:

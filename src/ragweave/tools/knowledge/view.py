@@ -1,8 +1,8 @@
-"""A state of a store as writes and searches read it, and the pool of passages among which a query's best are chosen."""
+"""Sources, a state of a store as writes and searches read it, and the pool of passages among which a query's best are chosen."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -10,9 +10,29 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from ragweave.tools.knowledge.filters import Condition, Count, Kind, matches
-from ragweave.tools.knowledge.sources import Source
+from ragweave.tools.knowledge.settings import Status
 
 Scores = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file, a web page, or a name under which documents were added."""
+
+    key: str
+    """The file's absolute path, the page's address, or the name: passages cite it by that."""
+    kind: str
+    """`file`, `page` or `added`."""
+    hash: str = ""
+    """SHA-256 of its bytes; "" if it is to be read again."""
+    size: int = 0
+    """Bytes."""
+    modified: int = 0
+    """The file's time of modification, nanoseconds; 0 if a change just after it was read might leave the same."""
+    notices: list[tuple[str, Status]] = field(default_factory=list)
+    """Lines about how it was read, each with its status."""
+    enriched: bool = False
+    """Whether a model has added names and facts to its passages."""
 
 
 @dataclass(frozen=True)

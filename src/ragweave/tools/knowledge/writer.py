@@ -6,6 +6,7 @@ import secrets
 import sqlite3
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
+from itertools import islice
 from pathlib import Path
 
 from ragweave.tools.knowledge.filter_index import add_values
@@ -15,6 +16,8 @@ from ragweave.tools.knowledge.search import Embedder
 from ragweave.tools.knowledge.staging import COLUMNS, Change, Writer
 from ragweave.tools.knowledge.store import INDEX, Snapshot
 
+_BATCH = 20_000
+"""Passages whose names and values are added at once."""
 _STAGED = f"{COLUMNS} FROM staged WHERE rowid >= ? AND rowid < ? ORDER BY rowid"
 _OF_SOURCE = "source = (SELECT id FROM sources WHERE key = ?)"
 _PART = f"(document = ? OR name = ?) AND +{_OF_SOURCE}"
@@ -97,8 +100,10 @@ class FolderWriter(Writer):
         db.execute("INSERT OR REPLACE INTO meta SELECT 'vectors', max(id) FROM vectors")
         now = Snapshot(db)
         first = last if now.index else 0
-        add_names(db, now.texts(first))
-        add_values(db, now.texts(first))
+        texts = now.texts(first)
+        while batch := list(islice(texts, _BATCH)):
+            add_names(db, batch)
+            add_values(db, batch)
         folder = self._index.store.folder / f"{INDEX}{secrets.token_hex(8)}"
         folder.mkdir()
         names = self._index.build(now, folder, [row for (row,) in db.execute("SELECT id FROM gone")])
