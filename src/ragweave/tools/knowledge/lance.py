@@ -258,7 +258,7 @@ class _View(CandidateView):
 
     def vectors(self, contents: Collection[str]) -> Mapping[str, Scores]:
         rows = self.having(f"kind = 'passage' AND {_in('content', contents)}", "content", "vector")
-        return {row["content"]: np.array(row["vector"], np.float32) for row in rows}
+        return {row["content"]: np.array(row["vector"], np.float32) for row in rows if row["vector"]}
 
 
 def _token(word: str) -> str:

@@ -28,6 +28,8 @@ _FINE = 64
 """PDFium rounds positions to whole pixels: this many to a point."""
 _AROUND = 60.0
 """Points that a picture shows above and below a quote."""
+_DPI = 110
+"""Pixels an inch of a picture; large pages get fewer."""
 _LEVEL = 1.3
 """Heights of a word that the box of a recognised line may have; one that rises or falls further is in several boxes."""
 _YELLOW = (255, 226, 110)
@@ -207,16 +209,15 @@ def _joined(boxes: Iterable[Box]) -> list[Box]:
     return lines
 
 
-def page_picture(data: bytes, mark: Mark, *, whole: bool = False, dpi: int = 110) -> bytes:
+def page_picture(data: bytes, mark: Mark, *, whole: bool = False) -> bytes:
     """Return the page of a mark as PNG, cropped to the lines around its boxes.
 
     Args:
         data: The PDF.
         mark: Without boxes, the whole page is shown.
         whole: Show the whole page.
-        dpi: Pixels an inch; large pages get fewer.
     """
-    scale = min(dpi / 72, LONGEST_SIDE / max(*mark.size, 1))
+    scale = min(_DPI / 72, LONGEST_SIDE / max(*mark.size, 1))
     with opened(data) as document:
         pixels = document[mark.page - 1].render(scale=scale, rev_byteorder=True).to_numpy()[:, :, :3].copy()
     marked = np.zeros(pixels.shape[:2], bool)

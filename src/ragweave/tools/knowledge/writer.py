@@ -19,9 +19,10 @@ from ragweave.tools.knowledge.store import INDEX, Snapshot
 _BATCH = 20_000
 """Passages whose names and values are added at once."""
 _STAGED = f"{COLUMNS} FROM staged WHERE rowid >= ? AND rowid < ? ORDER BY rowid"
-_OF_SOURCE = "source = (SELECT id FROM sources WHERE key = ?)"
-_PART = f"(document = ? OR name = ?) AND +{_OF_SOURCE}"
-"""SQL: passages of a document, or with an id; + since a source may have many more."""
+_OF_SOURCE = "source = (SELECT id FROM sources WHERE key = ?1)"
+_OF_DOCUMENT = f"document = ?2 AND +{_OF_SOURCE}"
+_WITH_ID = f"(document = ?2 OR name = ?2) AND +{_OF_SOURCE}"
+"""SQL: passages of a source; + since it may have many more, so that the index of sources is not the one to use."""
 
 
 class FolderWriter(Writer):
@@ -66,15 +67,16 @@ class FolderWriter(Writer):
     def _is_stored(self, change: Change) -> bool:
         if change.part is None or not change.rows:
             return False
-        sql = f"SELECT {COLUMNS} FROM passages WHERE {_PART} ORDER BY id"  # noqa: S608
-        stored = self._db.execute(sql, (change.part, change.part, change.key)).fetchall()
+        sql = f"SELECT {COLUMNS} FROM passages WHERE {_OF_DOCUMENT} ORDER BY id"  # noqa: S608
+        stored = self._db.execute(sql, (change.key, change.part)).fetchall()
         return stored == self._db.execute(f"SELECT {_STAGED}", (change.rows.start, change.rows.stop)).fetchall()
 
     def _apply(self, change: Change) -> None:
         """Change the rows of a source."""
         db, key, source = self._db, change.key, change.source
         if change.part is not None:
-            db.execute(f"DELETE FROM passages WHERE {_PART}", (change.part, change.part, key))  # noqa: S608
+            of = _OF_DOCUMENT if change.rows else _WITH_ID
+            db.execute(f"DELETE FROM passages WHERE {of}", (key, change.part))  # noqa: S608
         elif not change.stays:
             db.execute(f"DELETE FROM passages WHERE {_OF_SOURCE}", (key,))  # noqa: S608
             db.execute("DELETE FROM sources WHERE key = ?", (key,))
