@@ -122,13 +122,17 @@ class KnowledgeStoreTests:
                 assert (counts, second.embedded, len(kb)) == ((1, 1, 1, 2), 2, 4)
                 third = kb.index_paths([folder])
                 assert (third.unchanged, third.embedded) == (4, 0)
+                kb.add(Document("honey is sweet"), str(folder / "9.txt"))
+                assert kb.index_paths([folder]).unchanged == 4, (
+                    "a document that is added to a file leaves the file as it is"
+                )
                 best = kb.as_retriever(1).invoke("grey salt")[0]
                 assert best.page_content == "salt is grey"
                 assert best.metadata["source"].endswith("0.txt")
                 assert kb.evidence(cite("What is grey?", "salt", [best])[0])[0]["lines"] == (1, 1)
                 assert "pepper is black" not in _texts(kb, "black pepper")
                 assert kb.delete(str(best.id)) == 1
-                assert kb.index_paths([folder]).passages == 4, "a file whose passage was deleted is read again"
+                assert kb.index_paths([folder]).passages == 5, "a file whose passage was deleted is read again"
 
     def test_boxes_that_a_loader_gives_are_stored_for_evidence_alone(self) -> None:
         """Neither a search nor a list of fields shows them."""

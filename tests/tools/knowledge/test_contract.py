@@ -231,6 +231,20 @@ def test_a_killed_writer_leaves_one_state(kind: str, kills: int, request: pytest
             last = state
 
 
+def test_a_passage_that_lost_its_vector_in_lance_gets_one_again(tmp_path: Path) -> None:
+    lancedb = pytest.importorskip("lancedb")
+    for name, line in zip("ab", LINES, strict=False):
+        (tmp_path / f"{name}.txt").write_text(line)
+    with ServedKnowledgeBase(f"lance:{tmp_path}/kb", WordEmbeddings()) as kb:
+        kb.index_paths(tmp_path.glob("*.txt"))
+        table = lancedb.connect(f"{tmp_path}/kb").open_table("passages")
+        table.update(where=f"text = '{LINES[0]}'", values_sql={"vector": "NULL"})
+        assert kb.check() == ["1 passages have no vector"]
+        kb.rebuild()
+        assert kb.index_paths(tmp_path.glob("*.txt")).changed == 1
+        assert kb.check() == []
+
+
 def test_a_chroma_folder_is_read_anew_after_another_process_wrote(tmp_path: Path) -> None:
     pytest.importorskip("chromadb")
     address = f"chroma:{tmp_path}/chroma#papers"

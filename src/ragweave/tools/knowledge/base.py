@@ -467,8 +467,10 @@ class AbstractKnowledgeBase(ABC):
             key = encodable(source or str(doc.metadata.get("source") or "") or "added")
             passages[key, loaded.id] = cut
         with self._writing() as writer:
+            with self._reading() as now:
+                sources = {key: now.source(key) or Source(key, "added") for key in {key for key, _ in passages}}
             for (key, _), cut in passages.items():
-                writer.extend(Source(key, "added"), cut)
+                writer.extend(sources[key], cut)
             writer.commit()
         return names
 

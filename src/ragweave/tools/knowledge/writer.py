@@ -81,9 +81,9 @@ class FolderWriter(Writer):
             db.execute(f"DELETE FROM passages WHERE {_OF_SOURCE}", (key,))  # noqa: S608
             db.execute("DELETE FROM sources WHERE key = ?", (key,))
         if source is not None:
-            # A document that is added to a file's passages leaves the file's record as it is.
-            known = "NOTHING" if change.part and change.rows else "UPDATE SET value = excluded.value"
-            sql = f"INSERT INTO sources (key, kind, value) VALUES (?, ?, ?) ON CONFLICT (key) DO {known}"  # noqa: S608
+            sql = (
+                "INSERT INTO sources (key, kind, value) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO UPDATE SET value = ?3"
+            )
             db.execute(sql, (key, source.kind, json.dumps(vars(source))))
             sql = f"INSERT INTO passages (source, {COLUMNS}) SELECT (SELECT id FROM sources WHERE key = ?), {_STAGED}"  # noqa: S608
             db.execute(sql, (key, change.rows.start, change.rows.stop))
