@@ -383,8 +383,9 @@ class Store:
 
     def close(self) -> None:
         """Close idle connections; a later use opens new ones."""
-        while self._idle:
-            self._idle.pop().close()
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
 
 
 @contextmanager
