@@ -12,7 +12,7 @@ Three verdicts, on public data (`../shared/data`):
 * `filter`: which of five passages help? The knowledge filter's two turns; two are gold, three are not.
 * `known`: is a draft of Llama 2 7B right? SlimPLM's judge, on 200 of its released rows.
 
-`--train` trains a linear judge (SlimPLM's other rows) and a span encoder as a filter (100 other questions of HotpotQA,
+`--train` trains a linear judge (SlimPLM's other rows) and a bi-encoder as a filter (100 other questions of HotpotQA,
 one epoch) in ten minutes; a passage's score is its best sentence's. A row is written as soon as a question is decided, and a run that
 was interrupted goes on where it stopped. The table has the AUC; the expected calibration error (ten bins), as it comes
 and after Platt scaling on the other half of the questions; calls and seconds a question.
@@ -170,7 +170,7 @@ def deciders(args: argparse.Namespace) -> Iterator[tuple[str, str, tuple[str, ..
     if args.trained and (args.trained / "judge" / "card.json").is_file():
         yield "linear judge", "trained", ("known",), chat_model(f"{args.trained / 'judge'}/"), by_decision
     if args.trained and (args.trained / "filter" / "card.json").is_file():
-        yield "span encoder", "trained", ("grade", "filter"), None, by_filter(args.trained / "filter")
+        yield "bi-encoder", "trained", ("grade", "filter"), None, by_filter(args.trained / "filter")
 
 
 async def run(args: argparse.Namespace) -> None:

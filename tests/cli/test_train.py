@@ -39,7 +39,7 @@ def test_a_judge_is_trained_from_labels_and_shown(tmp_path: Path) -> None:
         (("poet",), "unknown role 'poet'"),
         (("judge", "--set", "folds"), "is name=value, not 'folds'"),
         (("judge", "--set", "epochs=3"), "setting epochs of a linear judge"),
-        (("judge", "--kind", "span-encoder"), "can't be trained as a judge"),
+        (("judge", "--kind", "bi-encoder"), "can't be trained as a judge"),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path: Path, words: tuple[str, ...], message: str) -> None:

@@ -58,7 +58,7 @@ def test_a_file_is_no_component(tmp_path: Path) -> None:
 def test_each_role_is_used_as_what_it_is(folder: Path) -> None:
     with pytest.raises(UsageError, match="was trained as a judge, but a filter is needed"):
         trained_filter(f"{folder}/")
-    write_card(folder, Card(role="filter", kind="span-encoder", base="minilm"))
+    write_card(folder, Card(role="filter", kind="bi-encoder", base="minilm"))
     with pytest.raises(UsageError, match="trained as a filter, which is not a chat model"):
         chat_model(f"{folder}/")
 

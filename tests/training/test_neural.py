@@ -1,4 +1,4 @@
-"""Trainings in steps: span encoders, writers; interrupted, resumed, loaded and used."""
+"""Trainings in steps: bi-encoders, writers; interrupted, resumed, loaded and used."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ from ragweave.training import train
 from ragweave.training.job import Scored, measured
 from ragweave.training.rows import FilterRow, read_rows, sentences_of, split_rows
 
-needs("torch", "transformers", "accelerate", "peft")
+needs("torch", "transformers", "accelerate", "peft", "sentence_transformers", "datasets")
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries' own
 
 
 def trained(role: Any, folder: Path, rows: list[dict[str, Any]], base: Path, **more: Any) -> Path:
     """Train a component for a few steps."""
+    folder.mkdir(exist_ok=True)
     labels = write_rows(folder / f"{role}.jsonl", rows)
     settings = {"base": str(base), "batch": 8, "epochs": 2, "held_out": 0.2, **more.pop("settings", {})}
     train(role, labels, folder / role, settings=settings, **more)
@@ -49,7 +50,7 @@ def weights(folder: Path) -> dict[str, Any]:
 
 
 KINDS: dict[str, tuple[str, Callable[[int], dict[str, Any]], Callable[[Path], Path]]] = {
-    "span-encoder": ("filter", filter_row, make_tiny_encoder),
+    "bi-encoder": ("filter", filter_row, make_tiny_encoder),
     "seq2seq": ("judge", judge_row, make_tiny_t5),
     "causal-lora": ("judge", judge_row, make_tiny_llama),
 }
@@ -63,8 +64,6 @@ def test_a_training_that_was_interrupted_goes_on_as_if_it_had_not_been(
 
     role, make, base_of = KINDS[kind]
     base, rows = base_of(tmp_path / "base"), [make(at) for at in range(24)]
-    for name in ("complete", "broken"):
-        (tmp_path / name).mkdir()
     settings = {"max_input": 60 if "encoder" in kind else 300}
     complete = trained(role, tmp_path / "complete", rows, base, kind=kind, settings=settings)
     step, steps = Trainer.training_step, list[int]()
@@ -116,34 +115,14 @@ def test_a_filter_scores_as_it_was_measured(bfloat16: bool, tmp_path: Path, monk
     assert [doc.page_content for doc in out["passages"]] == ["The city hamlet is the capital 3."]
 
 
-def test_a_span_encoder_is_trained_further(tmp_path: Path) -> None:
+def test_a_bi_encoder_is_trained_further(tmp_path: Path) -> None:
     base, rows = make_tiny_encoder(tmp_path / "base"), [filter_row(at) for at in range(16)]
     first = trained("filter", tmp_path, rows, base, settings={"max_input": 60})
-    card = train(
-        "filter", tmp_path / "filter.jsonl", tmp_path / "further", settings={"base": str(first), "max_input": 60}
-    )
-    assert (card.settings["epochs"], card.settings["learning_rate"]) == (2.0, 5e-5)
-    with pytest.raises(UsageError, match="a span-encoder starts from"):
-        written = trained("filter", tmp_path / "further", rows, make_tiny_t5(tmp_path / "t5"), kind="seq2seq")
-        train("filter", tmp_path / "filter.jsonl", tmp_path / "third", settings={"base": str(written)})
-
-
-def test_a_passage_longer_than_the_encoder_reads_is_read_in_windows(tmp_path: Path) -> None:
-    from transformers import AutoTokenizer
-
-    from ragweave.tools.trained.forms import Passage
-    from ragweave.tools.trained.networks import NOBODY, Reader
-
-    reader = Reader(AutoTokenizer.from_pretrained(make_tiny_encoder(tmp_path)), 32)
-    sentences = [f"a cat ate {word} bird." for word in ("old", "new", "blue", "green")] * 3
-    sheet = reader.read("who ate the bird?", [Passage("cat", sentences), Passage("", ["a dog ran."])])
-    assert len(sheet.windows) > 2
-    assert all(len(window.ids) <= 32 for window in sheet.windows)
-    owners = [own for window in sheet.windows for own in dict.fromkeys(window.owners) if own >= 0]
-    assert owners == list(range(13))
-    lead = sheet.windows[1]
-    assert lead.owners[lead.second + 3] == NOBODY  # the sentence before, so that a pronoun has a referent
-    assert len(sheet.features) == 13
+    further = trained("filter", tmp_path / "further", rows, first)
+    assert read_card(further).max_input == 60
+    with pytest.raises(UsageError, match="a bi-encoder starts from"):
+        written = trained("filter", tmp_path / "written", rows, make_tiny_t5(tmp_path / "t5"), kind="seq2seq")
+        trained("filter", tmp_path / "third", rows, written)
 
 
 @pytest.mark.parametrize(("kind", "base_of"), [("seq2seq", make_tiny_t5), ("causal-lora", make_tiny_llama)])
@@ -212,7 +191,7 @@ def test_no_passage_or_draft_can_start_a_line_of_its_own() -> None:
     ("more", "message"),
     [
         ({"kind": "linear"}, "a linear can't be trained as a filter"),
-        ({"settings": {"epochs": 0}}, "setting epochs of a span-encoder filter"),
+        ({"settings": {"epochs": 0}}, "setting epochs of a bi-encoder filter"),
         ({"settings": {"poetry": 1}}, "setting poetry .*settings: base, held_out, .*recall"),
         ({"resume": True}, "no unfinished training to resume"),
     ],

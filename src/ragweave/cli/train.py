@@ -89,7 +89,7 @@ def train(
     kind: Annotated[
         str | None,
         typer.Option(
-            help="linear (judge, router), span-encoder (filter), seq2seq or causal-lora (all except router); by default the "
+            help="linear (judge, router), bi-encoder (filter), seq2seq or causal-lora (all except router); by default the "
             "first that fits the role."
         ),
     ] = None,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from ragweave.tools.trained.card import CARD, Kind, TrainedRole
+from ragweave.tools.trained.card import Kind, TrainedRole
 from ragweave.training.rows import LabelledRow
 
 Array = NDArray[np.float64]
@@ -69,8 +69,10 @@ class NeuralSettings(TrainSettings):
 
 
 class EncoderSettings(NeuralSettings):
-    """Settings of span encoders."""
+    """Settings of bi-encoders."""
 
+    epochs: float = Field(1.0, gt=0)
+    learning_rate: float = Field(5e-5, gt=0)
     max_input: int = Field(256, ge=16)
     recall: float = Field(0.9, ge=0, le=1)
     """Recall of the sentences to keep that a filter's threshold must reach on held-out rows."""
@@ -104,7 +106,7 @@ class LoraSettings(WriterSettings):
 
 _KINDS: Mapping[Kind, type[TrainSettings]] = {
     "linear": LinearSettings,
-    "span-encoder": EncoderSettings,
+    "bi-encoder": EncoderSettings,
     "seq2seq": WriterSettings,
     "causal-lora": LoraSettings,
 }
@@ -116,12 +118,7 @@ def settings_of(kind: Kind, role: TrainedRole, values: Mapping[str, Any]) -> Tra
     if kind == "linear":
         return (RouterSettings if role == "router" else LinearSettings)(**values)
     usual: dict[str, Any] = {}
-    if kind == "span-encoder":
-        further = (
-            Path(str(values.get("base", ""))).expanduser() / CARD
-        ).is_file()  # a trained component, trained further
-        usual = {"epochs": 2.0, "learning_rate": 5e-5} if further else {"learning_rate": 1e-4}
-    elif kind in ("seq2seq", "causal-lora"):
+    if kind in ("seq2seq", "causal-lora"):
         usual = {"max_output": _MAX_OUTPUT[role]}
         if kind == "causal-lora":
             usual["base"] = f"meta-llama/Llama-2-7b{'-chat' if role in ('judge', 'rewriter') else ''}-hf"

@@ -19,12 +19,12 @@ from ragweave.training.rows import LabelledRow, check_disjoint, read_rows, split
 _TORCH = ("torch", "transformers", "accelerate")
 _FITS: dict[Kind, tuple[str, tuple[str, ...]]] = {
     "linear": ("linear:fit", ("sklearn", "safetensors")),
-    "span-encoder": ("encoders:fit", _TORCH),
+    "bi-encoder": ("bi_encoder:fit", (*_TORCH, "sentence_transformers", "datasets")),
     "seq2seq": ("writer:fit", _TORCH),
     "causal-lora": ("writer:fit", (*_TORCH, "peft")),
 }
 """The function that trains each kind, and the modules that it needs."""
-_LIBRARIES = ("ragweave", "torch", "transformers", "peft", "sklearn")
+_LIBRARIES = ("ragweave", "torch", "transformers", "sentence_transformers", "peft", "sklearn")
 
 
 def train(

@@ -14,7 +14,7 @@ from ragweave.tools.models.huggingface import example_of, model_folder, model_of
 from ragweave.tools.text.words import normalize_answer
 from ragweave.tools.trained.card import TrainedRole
 from ragweave.tools.trained.forms import Input, filter_input, fitted, flat, generator_input, judge_input, lead
-from ragweave.tools.trained.networks import TextWriter
+from ragweave.tools.trained.writer import TextWriter
 from ragweave.training.job import Job, LoraSettings, Trained, WriterSettings
 from ragweave.training.rows import FilterRow, JudgeRow, LabelledRow, RewriteRow, unit_of
 from ragweave.training.trainer import arguments, has_bfloat16, one_gpu, run

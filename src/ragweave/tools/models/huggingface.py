@@ -76,7 +76,7 @@ def model_of(folder: Path, auto: str, **settings: Any) -> Any:
     model, loaded = getattr(transformers, auto).from_pretrained(
         str(folder), use_safetensors=True, output_loading_info=True, **SAFELY, **settings
     )
-    if missing := [key for key in loaded["missing_keys"] if not key.startswith("pooler")]:
+    if missing := loaded["missing_keys"]:
         kind = auto.removeprefix("AutoModel")
         raise ModelError(f"{folder}: not a {kind} model, or its weights are incomplete ({sorted(missing)[0]})")
     return model

@@ -19,13 +19,13 @@ TrainedRole: TypeAlias = RoleName | Literal["filter"]
 """What a component does: the role of a model (SlimPLM's judge and rewriter, FILCO's generator M_gen, Adaptive-RAG's
 router), or FILCO's context filter (M_ctx), which is not a model of a graph."""
 
-Kind = Literal["linear", "span-encoder", "seq2seq", "causal-lora"]
+Kind = Literal["linear", "bi-encoder", "seq2seq", "causal-lora"]
 """How it works."""
 
 _WRITTEN: tuple[TrainedRole, ...] = ("judge", "rewriter", "filter", "generator")
 ROLES_BY_KIND: Mapping[Kind, tuple[TrainedRole, ...]] = {
     "linear": ("judge", "router"),
-    "span-encoder": ("filter",),
+    "bi-encoder": ("filter",),
     "seq2seq": _WRITTEN,
     "causal-lora": _WRITTEN,
 }

@@ -45,7 +45,7 @@ def loaded(folder: str | Path) -> Iterator[Any]:
     """Load a component, once for all graphs of the process, and give it to one thread at a time.
 
     Yields:
-        What the kind's `load` returns (`linear.py`, `networks.py`).
+        What the kind's `load` returns (`linear.py`, `bi_encoder.py`, `writer.py`).
 
     Raises:
         MissingExtraError: The packages of that kind are not installed.
@@ -65,9 +65,12 @@ def _loaded(path: Path, _changed: int) -> Any:
     if card.kind == "linear":
         need("A trained linear component", "offline", "safetensors")
         from ragweave.tools.trained.linear import load
+    elif card.kind == "bi-encoder":
+        need("A trained bi-encoder", "encoders", "sentence_transformers")
+        from ragweave.tools.trained.bi_encoder import load
     else:
         need(f"A trained {card.kind}", "hf", "safetensors", "torch", "transformers")
-        from ragweave.tools.trained.networks import load
+        from ragweave.tools.trained.writer import load
     try:
         return load(path, card)
     except UsageError:
@@ -207,7 +210,7 @@ def trained_model(folder: str, settings: Mapping[str, Any]) -> TrainedDecisions 
 def trained_filter(folder: str | Path) -> FilterKind:
     """Return the filter in a folder; its weights load at the first use.
 
-    A span encoder distributes a probability of 1 over the sentences of all passages; a sentence's score is its
+    A bi-encoder distributes a probability of 1 over the sentences of all passages; a sentence's score is its
     probability divided by the best one's, and the best one always stays. A generating filter (FILCO, section 2.3) keeps
     the sentences that it quotes: a prompt gets the passages' own text. A filter trained on full passages (PSG) may drop
     them all. Safe under threads.
@@ -234,9 +237,8 @@ def _scores(folder: str | Path, card: Card, question: str, segments: Sequence[Do
         Passage(str(group[0].metadata.get("title") or ""), [segment.page_content for segment in group])
         for group in by_passage(segments)
     ]
-    with loaded(folder) as scorer:
-        (shares,) = scorer.shares([scorer.reader.read(question, passages)])
-    return list(shares)
+    with loaded(folder) as shares:
+        return list(shares(question, passages))
 
 
 def _by_quotes(folder: str | Path, card: Card, question: str, segments: Sequence[Document]) -> list[float]:
