@@ -21,6 +21,7 @@ PAGES = (
     "docs/graph-retrieval.md",
     "benchmarks/README.md",
 )
+NQ = "nq/nq-open-oracle.jsonl.gz"
 GENERATED = re.compile(r"<!-- ([\w ]+): begin -->.*?<!-- \1: end -->", re.S)
 DIFFERENCE = re.compile(r"[+−]?\d+\.\d \[−?\d+\.\d, −?\d+\.\d\]")
 POINTS = re.compile(r"\d points?\b")
@@ -68,11 +69,22 @@ def test_holms_correction_is_over_the_whole_family() -> None:
 
 @pytest.mark.skipif(not DATA.exists(), reason="the public data do not stand beside the checkout")
 def test_the_registered_experiment_asked_what_its_plan_draws() -> None:
-    """240 questions by the SHA-256 of their ids, each of both systems, none with an error."""
+    """240 questions by the SHA-256 of their ids, or of a hash of those without one, each of both systems, none with an error."""
     drawn = set()
     for path in ("hotpotqa/hotpot-dev-200.jsonl.gz", "2wiki/2wiki-train-500.json.gz"):
         ids = [item.id for item in open_dataset(f"hotpotqa:{DATA / path}")]
         drawn |= {*sorted(ids, key=lambda name: sha256(name.encode()).hexdigest())[:120]}
-    asked = {system: {name for _, name in records} for system, records in read("effect/primary").items()}
-    assert asked == {"concat[retriever=graph]": drawn, "concat[retriever=hybrid]": drawn}
+    for run, both in (
+        ("primary", ["concat[retriever=graph]", "concat[retriever=hybrid]"]),
+        ("cot", ["cot[retrieve=true,retriever=graph]", "cot[retrieve=true,retriever=hybrid]"]),
+    ):
+        assert asked(f"effect/{run}") == dict.fromkeys(both, drawn)
     assert len(drawn) == 240
+    hashes = [sha256(item.question.encode()).hexdigest()[:16] for item in open_dataset(f"nq:{DATA / NQ}")]
+    drawn = {*sorted(hashes, key=lambda name: sha256(name.encode()).hexdigest())[:240]}
+    assert asked("effect/concat_pf") == dict.fromkeys(["concat_pf", "concat"], drawn)
+
+
+def asked(run: str) -> dict[str, set[str]]:
+    """Return the questions that were answered without an error, by system."""
+    return {system: {name for _, name in records} for system, records in read(run).items()}
