@@ -158,24 +158,21 @@ DECIDERS = (
 )
 
 
-def registered() -> Pairs:
-    """Compare graph with hybrid retrieval, as `effect/PLAN.md` says: the primary comparison, by itself."""
-    systems = read("effect/primary")
-    return {"concat": (systems["concat[retriever=graph]"], systems["concat[retriever=hybrid]"])}
+def registered(run: str) -> Pairs:
+    """Compare graph with hybrid retrieval in a run of `effect/PLAN.md`."""
+    systems = read(f"effect/{run}")
+    graph, hybrid = sorted(systems)
+    return {graph.partition("[")[0]: (systems[graph], systems[hybrid])}
 
 
 def secondary() -> Pairs:
-    """Compare what the plan calls secondary: graph with hybrid retrieval under `cot`, and `concat_pf` with `concat`."""
-    cot, plain = read("effect/cot"), read("effect/concat_pf")
-    return {
-        "cot": (cot["cot[retrieve=true,retriever=graph]"], cot["cot[retrieve=true,retriever=hybrid]"]),
-        "concat_pf": (plain["concat_pf"], plain["concat"]),
-    }
+    """Compare what the plan calls secondary, which is corrected for both."""
+    return registered("cot") | beside("concat", "effect/concat_pf")
 
 
 FAMILIES: Mapping[str, Callable[[], dict[str, Outcome]]] = {
-    "registered": partial(scored, registered),
-    "registered, recall": partial(scored, registered, "recall"),
+    "registered": partial(scored, partial(registered, "primary")),
+    "registered, recall": partial(scored, partial(registered, "primary"), "recall"),
     "registered, secondary": partial(scored, secondary),
     "graph": partial(scored, partial(beside, "concat", GRAPH)),
     "graph or hybrid": partial(scored, partial(across, GRAPH, HYBRID)),

@@ -21,7 +21,6 @@ PAGES = (
     "docs/graph-retrieval.md",
     "benchmarks/README.md",
 )
-NQ = "nq/nq-open-oracle.jsonl.gz"
 GENERATED = re.compile(r"<!-- ([\w ]+): begin -->.*?<!-- \1: end -->", re.S)
 DIFFERENCE = re.compile(r"[+−]?\d+\.\d \[−?\d+\.\d, −?\d+\.\d\]")
 POINTS = re.compile(r"\d points?\b")
@@ -80,7 +79,8 @@ def test_the_registered_experiment_asked_what_its_plan_draws() -> None:
     ):
         assert asked(f"effect/{run}") == dict.fromkeys(both, drawn)
     assert len(drawn) == 240
-    hashes = [sha256(item.question.encode()).hexdigest()[:16] for item in open_dataset(f"nq:{DATA / NQ}")]
+    open_nq = open_dataset(f"nq:{DATA / 'nq/nq-open-oracle.jsonl.gz'}")
+    hashes = [sha256(item.question.encode()).hexdigest()[:16] for item in open_nq]
     drawn = {*sorted(hashes, key=lambda name: sha256(name.encode()).hexdigest())[:240]}
     assert asked("effect/concat_pf") == dict.fromkeys(["concat_pf", "concat"], drawn)
 
