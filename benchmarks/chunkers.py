@@ -1,6 +1,7 @@
 """Chunkers over long documents: what search finds, and whether quotes are whole sentences.
 
     python benchmarks/chunkers.py [--limit N] [--corpora squad,qed] [--chunkers fixed,sentences] [--embedding minilm]
+                                  [--model llamacpp:FILE --cache replies.sqlite]
 
 Five corpora. `squad`: articles of SQuAD 2.0; `clapnq` and `qed`: 20 passages of Wikipedia to a document, under headings;
 `packages`: the descriptions of installed packages; `sklearn`: docstrings of scikit-learn. The first three have people's
@@ -9,9 +10,11 @@ the first sentence under it answers.
 
 * recall: share of questions where one of the first five passages (BM25; with `--embedding`, hybrid) has all of the
   answering sentence;
-* whole: share of the answers by `extractive` (words alone, five passages) that begin and end where a sentence of the
-  document does;
-* right: share of all questions whose answer shares the answering sentence.
+* whole: share of the quotes that begin and end where a sentence of the document does;
+* right: share of all questions for which the answering sentence is quoted, or a part of it.
+
+Quotes are the answers by `extractive` (words alone, five passages); with `--model`, the best quote of each part of the
+answer of `concat`, and its replies are kept in a file, from which a later call goes on.
 """
 
 from __future__ import annotations
@@ -25,14 +28,20 @@ import random
 import re
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
+from langchain_core.retrievers import BaseRetriever
+
+from ragweave import build_graph, chat_model
 from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
 from ragweave.tools.models.extractive import best_evidence
 from ragweave.tools.models.messages import TaskPassage
+from ragweave.tools.replies import ReplyCache, asking
 from ragweave.tools.text.words import split_sentences
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -128,25 +137,46 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def measure(corpus: Corpus, chunker: str, embedding: str | None) -> list[float]:
+Quotes = Callable[[str, list[Document]], list[tuple[str, str]]]
+"""Quotes a question's passages: the file and the sentence of each quote."""
+
+
+def extracted(question: str, docs: list[Document]) -> list[tuple[str, str]]:
+    given = [TaskPassage(id=doc.id or "", title=doc.metadata["title"], text=doc.page_content) for doc in docs]
+    best = best_evidence(question, given, encoder=False)[:1]
+    return [(docs[evidence.passage].metadata["source"], evidence.text) for evidence in best]
+
+
+def answered(model: BaseChatModel, retriever: BaseRetriever) -> Quotes:
+    graph = build_graph("concat", model=model, retriever=retriever, citations=True)
+
+    def quotes(question: str, _docs: list[Document]) -> list[tuple[str, str]]:
+        with asking():
+            output = graph.invoke({"question": question})
+        best = [part["quotes"][0] for part in output["citations"] if part["quotes"]]
+        return [(quote["file"], quote["text"]) for quote in best]
+
+    return quotes
+
+
+def measure(corpus: Corpus, chunker: str, embedding: str | None, model: BaseChatModel | None) -> list[float]:
     """Return passages, recall, whole and right."""
-    whole = {name: {flat(part.text) for part in split_sentences(text)} for name, text in corpus.documents.items()}
+    sentences = {name: {flat(part.text) for part in split_sentences(text)} for name, text in corpus.documents.items()}
     settings, mode = IndexSettings(chunker=chunker, embedding=embedding), "hybrid" if embedding else "bm25"
     with tempfile.TemporaryDirectory() as folder, KnowledgeBase.create(Path(folder, "kb"), settings=settings) as kb:
         for name, text in corpus.documents.items():
             Path(folder, f"{name}.md").write_text(text, "utf-8")
         kb.index_paths(Path(folder).glob("*.md"))
-        retriever, hits, quoted, sentences, right = kb.as_retriever(K, mode), 0, 0, 0, 0
+        retriever, hits, right = kb.as_retriever(K, mode), 0, 0
+        quote, whole = answered(model, retriever) if model else extracted, list[bool]()
         for question, _, gold in corpus.questions:
             docs = retriever.invoke(question)
             hits += any(flat(gold) in flat(doc.page_content) for doc in docs)
-            given = [TaskPassage(id=doc.id or "", title=doc.metadata["title"], text=doc.page_content) for doc in docs]
-            for evidence in best_evidence(question, given, encoder=False)[:1]:
-                quoted += 1
-                sentences += flat(evidence.text) in whole[Path(docs[evidence.passage].metadata["source"]).stem]
-                right += flat(evidence.text) in flat(gold) or flat(gold) in flat(evidence.text)
+            quotes = quote(question, docs)
+            whole += [flat(text) in sentences[Path(file).stem] for file, text in quotes]
+            right += any(flat(text) in flat(gold) or flat(gold) in flat(text) for _, text in quotes)
         total, count = len(corpus.questions), len(kb)
-    return [count, *(round(100 * part, 1) for part in (hits / total, sentences / max(quoted, 1), right / total))]
+    return [count, *(round(100 * part, 1) for part in (hits / total, sum(whole) / max(len(whole), 1), right / total))]
 
 
 def main() -> None:
@@ -156,7 +186,10 @@ def main() -> None:
     parser.add_argument("--corpora", default=",".join(CORPORA))
     parser.add_argument("--chunkers", default=",".join(CHUNKERS))
     parser.add_argument("--embedding", help="search by vectors, too: minilm")
+    parser.add_argument("--model", help="spec of a model that answers, instead of `extractive`")
+    parser.add_argument("--cache", type=Path, default=Path("replies.sqlite"), help="file of the model's replies")
     chosen = parser.parse_args()
+    model = ReplyCache(chosen.cache).attach(chat_model(chosen.model), chosen.model) if chosen.model else None
     print(
         f"{time.strftime('%Y-%m-%d')}\n| corpus | chunker | passages | recall@5 | whole | right |\n|---|---|---:|---:|---:|---:|"
     )
@@ -165,7 +198,7 @@ def main() -> None:
         questions = [asked for asked in questions if asked[2]]
         random.Random(7).shuffle(questions)
         for chunker in chosen.chunkers.split(","):
-            cells = measure(Corpus(documents, questions[: chosen.limit]), chunker, chosen.embedding)
+            cells = measure(Corpus(documents, questions[: chosen.limit]), chunker, chosen.embedding, model)
             print("|", " | ".join(map(str, [name, chunker, *cells])), "|", flush=True)
 
 
