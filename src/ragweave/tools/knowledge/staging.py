@@ -152,8 +152,10 @@ class Writer:
     def remove_passages(self, names: Sequence[str]) -> None:
         """Delete the passages with these ids, or of documents with them; their sources are read again."""
         with self._view() as view:
-            holders = [(name, key, view.source(key)) for name in names for key in view.holders(name)]
-        for name, key, source in holders:
+            parts = [(key, name) for name in names for key in view.holders(name)]
+            sources = {key: view.source(key) for key in dict(parts)}
+        for key, name in parts:
+            source = sources[key]
             self._stage(key, source and replace(source, hash=""), part=name)
 
     def _stage(
