@@ -170,10 +170,16 @@ def secondary() -> Pairs:
     return registered("cot") | beside("concat", "effect/concat_pf")
 
 
+def exploratory() -> Pairs:
+    """Compare what the plan calls exploratory."""
+    return registered("musique") | beside("concat", "effect/skr")
+
+
 FAMILIES: Mapping[str, Callable[[], dict[str, Outcome]]] = {
     "registered": partial(scored, partial(registered, "primary")),
     "registered, recall": partial(scored, partial(registered, "primary"), "recall"),
     "registered, secondary": partial(scored, secondary),
+    "registered, exploratory": partial(scored, exploratory),
     "graph": partial(scored, partial(beside, "concat", GRAPH)),
     "graph or hybrid": partial(scored, partial(across, GRAPH, HYBRID)),
     "graph or hybrid, recall": partial(scored, partial(across, GRAPH, HYBRID), "recall"),
@@ -211,6 +217,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("docs/results.md", "registered, recall", "concat"),
     Claim("docs/results.md", "registered, secondary", "cot"),
     Claim("docs/results.md", "registered, secondary", "concat_pf"),
+    Claim("docs/results.md", "registered, exploratory", "concat"),
+    Claim("docs/results.md", "registered, exploratory", "pf_concat"),
+    Claim("docs/graph-retrieval.md", "registered, exploratory", "concat"),
     Claim("README.md", "fusion, NQ", "pf_concat"),
     Claim("README.md", "registered, secondary", "concat_pf"),
     Claim("docs/choose.md", "methods, NQ", "direct"),

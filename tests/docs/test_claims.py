@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -66,25 +67,42 @@ def test_holms_correction_is_over_the_whole_family() -> None:
     assert Claim("README.md", "registered", "concat") in CLAIMS
 
 
+TWO_HOPS = ("hotpotqa:hotpotqa/hotpot-dev-200.jsonl.gz", "hotpotqa:2wiki/2wiki-train-500.json.gz")
+
+
 @pytest.mark.skipif(not DATA.exists(), reason="the public data do not stand beside the checkout")
-def test_the_registered_experiment_asked_what_its_plan_draws() -> None:
-    """240 questions by the SHA-256 of their ids, or of a hash of those without one, each of both systems, none with an error."""
+@pytest.mark.parametrize(
+    ("run", "systems", "files", "count"),
+    [
+        ("primary", "concat[retriever=graph] concat[retriever=hybrid]", TWO_HOPS, 120),
+        ("cot", "cot[retrieve=true,retriever=graph] cot[retrieve=true,retriever=hybrid]", TWO_HOPS, 120),
+        ("concat_pf", "concat_pf concat", ["nq:nq/nq-open-oracle.jsonl.gz"], 240),
+        ("skr", "pf_concat concat", ["skr:fusion/skr-dev-10-passages.json.gz"], 175),
+        (
+            "musique",
+            "concat[retriever=graph] concat[retriever=hybrid]",
+            ["musique:musique/musique-train-100.json.gz"],
+            100,
+        ),
+    ],
+)
+def test_the_registered_experiment_asked_what_its_plan_draws(
+    run: str, systems: str, files: Sequence[str], count: int
+) -> None:
+    """The questions with the lowest SHA-256 of their ids, or of a hash where a file has none: both systems, no error."""
     drawn = set()
-    for path in ("hotpotqa/hotpot-dev-200.jsonl.gz", "2wiki/2wiki-train-500.json.gz"):
-        ids = [item.id for item in open_dataset(f"hotpotqa:{DATA / path}")]
-        drawn |= {*sorted(ids, key=lambda name: sha256(name.encode()).hexdigest())[:120]}
-    for run, both in (
-        ("primary", ["concat[retriever=graph]", "concat[retriever=hybrid]"]),
-        ("cot", ["cot[retrieve=true,retriever=graph]", "cot[retrieve=true,retriever=hybrid]"]),
-    ):
-        assert asked(f"effect/{run}") == dict.fromkeys(both, drawn)
-    assert len(drawn) == 240
-    open_nq = open_dataset(f"nq:{DATA / 'nq/nq-open-oracle.jsonl.gz'}")
-    hashes = [sha256(item.question.encode()).hexdigest()[:16] for item in open_nq]
-    drawn = {*sorted(hashes, key=lambda name: sha256(name.encode()).hexdigest())[:240]}
-    assert asked("effect/concat_pf") == dict.fromkeys(["concat_pf", "concat"], drawn)
+    for file in files:
+        form, path = file.split(":")
+        items = open_dataset(f"{form}:{DATA / path}")
+        ids = [digest(item.question)[:16] if form == "nq" else item.id for item in items]
+        drawn |= {*sorted(ids, key=digest)[:count]}
+    assert asked(run) == dict.fromkeys(systems.split(), drawn)
+
+
+def digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
 
 
 def asked(run: str) -> dict[str, set[str]]:
     """Return the questions that were answered without an error, by system."""
-    return {system: {name for _, name in records} for system, records in read(run).items()}
+    return {system: {name for _, name in records} for system, records in read(f"effect/{run}").items()}
