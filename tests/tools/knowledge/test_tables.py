@@ -129,6 +129,24 @@ def test_the_rows_that_a_result_was_computed_from() -> None:
     assert tables.run("WITH t AS (SELECT * FROM sales) SELECT count(*) FROM t").table == ""
 
 
+@pytest.mark.parametrize(
+    ("order", "first"),
+    [
+        ("opened LIMIT 1", "Osk"),
+        ("s.opened ASC, name LIMIT 1;", "Osk"),
+        ('abs("opened") asc', "Osk"),
+        ("opened DESC LIMIT 1", "Alden"),
+        ("abs(opened) - abs(opened) DESC, opened DESC LIMIT 1", "Alden"),
+        ("(SELECT count(*) FROM sales AS t WHERE t.name < s.name) LIMIT 1", "Alden"),
+        ("name LIMIT 1", "Alden"),
+    ],
+)
+def test_a_missing_value_is_not_the_least(order: str, first: str) -> None:
+    tables = tables_of(*({"name": name, "opened": year} for name, year in [("Veld", ""), ("Osk", "7"), ("Alden", "9")]))
+    assert tables.run(f"SELECT name FROM sales AS s ORDER BY {order}").rows[0] == (first,)
+    assert tables.passages(tables.run("SELECT min(opened) FROM sales").numbers[:1])[0].metadata["name"] == "Osk"
+
+
 def test_a_text_that_no_row_has_is_answered_with_those_nearest() -> None:
     tables = tables_of({"state": "open"}, {"state": "closed"})
     assert tables.hint("SELECT count(*) FROM sales WHERE state = 'close'") == ""

@@ -6,9 +6,10 @@ an authorizer allows a SELECT over its tables with SQLite's plain functions, wit
 
 A column is INTEGER, REAL, DATE or BOOLEAN if nine in ten of its values are, else TEXT, which is compared without regard
 to case. A value of another kind (`on request` among prices) is NULL, and counted: SQLite would sort it above every
-number and add it as 0. If three in ten values of a text column are numbers or dates, a second column has those:
-`size_number`. A unit that all values share goes into the column's description. `00123`, amounts in several units, and
-dates such as 03/04/2024, unless a value of the column tells day and month apart, stay texts.
+number and add it as 0. NULL comes last also where the least value comes first. If three in ten values of a text column
+are numbers or dates, a second column has those: `size_number`. A unit that all values share goes into the column's
+description. `00123`, amounts in several units, and dates such as 03/04/2024, unless a value of the column tells day and
+month apart, stay texts.
 """
 
 import csv
@@ -368,7 +369,7 @@ class Tables:
         try:
             if not _SELECT.match(sql):
                 raise QueryError("Write one SELECT.")
-            yield self._db.execute(sql)
+            yield self._db.execute(_ASCENDING.sub(r"\1 NULLS LAST", sql))
         except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError) as error:
             reason = "the query takes too long: write a simpler one" if str(error) == "interrupted" else str(error)
             if missing := re.match(r"no such column: (?:\w+\.)?(\w+)$", reason):
@@ -473,6 +474,11 @@ _FORMULA = re.compile(r"[=+@\t\r-].", re.S)
 
 _SELECT = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:SELECT|WITH)\b", re.I | re.S)
 _AGGREGATE = re.compile(r"\b(count|sum|avg|total|min|max|group_concat)\s*\(|\bDISTINCT\b", re.I)
+_COLUMN = r'(?:\w+\.)?(?:\w+|"[^"]+")'
+_ASCENDING = re.compile(
+    rf"(\bORDER\s+BY\s+(?:\w+\(\s*{_COLUMN}\s*\)|{_COLUMN}))(?:\s+ASC\b)?(?=\s*(?:[,);]|LIMIT\b|\Z))", re.I
+)
+"""Order by a column, its least value first: for SQLite, a missing value would be the least."""
 _ORIGIN = re.compile(
     r'FROM\s+"?(\w+)"?(?:\s+(?:AS\s+)?(?!(?:WHERE|JOIN|LEFT|INNER|CROSS|NATURAL|ON|AS)\b)"?([^\W\d]\w*)"?)?', re.I
 )
