@@ -488,6 +488,19 @@ def free_questions() -> list[Question]:
         "What does 404 stand for?": [next(row["status"] for row in statuses if row["code"] == 404)],
         "How many kinds of images does the list of file endings know?": [sum(row["family"] == "image" for row in media)],
         "Which endings do video files have?": [row["extension"] for row in media if row["family"] == "video"],
+        "How short was the shortest sepal?": [min(row["sepal length"] for row in iris)],
+        "Which species has the widest sepals on average?": [max({row["species"] for row in iris}, key=lambda name: mean(row["sepal width"] for row in iris if row["species"] == name))],
+        "How many flowers had petals longer than 6 centimetres?": [sum(row["petal length"] > 6 for row in iris)],
+        "How strong is the weakest wine?": [min(row["alcohol"] for row in wines)],
+        "How many of our wines are below 12 percent?": [sum(row["alcohol"] < 12 for row in wines)],
+        "How old are the patients on average?": [mean(row["age"] for row in patients)],
+        "How many patients are younger than 30?": [sum(row["age"] < 30 for row in patients)],
+        "For how many people is the progress still pending?": [sum(row["progress"] is None for row in patients)],
+        "How large is a benign tumour on average, by area?": [mean(row["mean area"] for row in samples if row["diagnosis"] == "benign")],
+        "What share of the tumours was harmless, in percent?": [100 * (1 - len(ill) / len(samples))],
+        "How many codes are there for redirects?": [sum(row["class"] == "3xx" for row in statuses)],
+        "Which code means that there were too many requests?": [next(row["code"] for row in statuses if row["status"] == "Too Many Requests")],
+        "How many endings are there for sound files?": [sum(row["family"] == "audio" for row in media)],
     }  # fmt: skip
     if "countries" in by_name:
         rows = by_name["countries"]
@@ -496,7 +509,13 @@ def free_questions() -> list[Question]:
             "Which country spans the most time zones?": [max(rows, key=lambda row: row["time zones"])["country"]],
             "How many countries start with a Z?": [sum(row["initial"] == "Z" for row in rows)],
             "How many countries get by with a single time zone?": [sum(row["time zones"] == 1 for row in rows)],
+            "How many countries have more than five time zones?": [sum(row["time zones"] > 5 for row in rows)],
         }
+    if "debian_releases" in by_name:
+        rows = by_name["debian_releases"]
+        answers["When did Debian's Bookworm come out?"] = [
+            row["release"] for row in rows if row["codename"] == "Bookworm"
+        ]
     if "packages" in by_name:
         rows = [row for row in by_name["packages"] if row["installed size"] is not None]
         answers |= {
