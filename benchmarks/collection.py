@@ -6,8 +6,9 @@
 The tables are data that come with the system, Python and scikit-learn. Answers are computed here from the original
 values; the files spell these as users' files do: units, percent, decimal commas, dates with slashes, blanks, "on
 request", as CSV, TSV, Excel, JSON and JSON lines, one table in four files. Without a model, each question's own SQL is run.
-With one, results are appended to a file, from which a later call goes on. `--free`: questions in users' words, which do
-not name columns. An answer is right if it has all values, numbers to four digits, and no other number where one is asked for.
+With one, results are appended to a file, from which a later call goes on: `results/tables` has two such files. `--free`:
+questions in users' words, which do not name columns. An answer is right if it has all values, numbers to four digits, and
+no other number where one is asked for.
 """
 
 from __future__ import annotations
@@ -607,29 +608,22 @@ def by_model(kb: KnowledgeBase, asked: list[Question], spec: str, out: Path) -> 
         options: Any = {"worded": False} if method == "table_query" else {}
         graph = build_graph(method, model=model, retriever=kb.as_retriever(), **options)  # type: ignore[arg-type]
         for question in asked:
-            if any((row["method"], row["question"]) == (method, question.text) for row in done):
+            if any((row["system"], row["id"]) == (method, question.text) for row in done):
                 continue
             started = time.perf_counter()
             *_, state = graph.stream({"question": question.text}, stream_mode="values")
-            row = {"method": method, "kind": question.kind, "question": question.text, "gold": question.answer}
-            row |= {"answer": state["answer"], "right": is_right(state["answer"], question.answer)}
+            usage, seconds = state["usage"], round(time.perf_counter() - started, 1)
+            row = {"system": method, "kind": question.kind, "id": question.text, "gold": question.answer}
+            row |= {"answer": state["answer"], "scores": {"right": is_right(state["answer"], question.answer)}}
             row |= {"sql": [note["detail"]["sql"] for note in state["notes"] if "sql" in note["detail"]]}
-            usage = state["usage"]
-            row |= {
-                "tokens": usage["input_tokens"] + usage["output_tokens"],
-                "seconds": round(time.perf_counter() - started, 1),
-            }
+            row |= {"tokens": usage["input_tokens"] + usage["output_tokens"], "seconds": seconds}
             with out.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             done.append(row)
     for method in ("table_query", "concat"):
-        for kind in ("free", "named"):
-            rows = [row for row in done if row["method"] == method and (row["kind"] == "free") == (kind == "free")]
-            if rows:
-                seconds = statistics.median(row["seconds"] for row in rows)
-                print(
-                    f"{method}, {kind}: {sum(row['right'] for row in rows)} of {len(rows)} right; median {seconds:.0f} s"
-                )
+        rows = [row for row in done if row["system"] == method]
+        right, seconds = sum(row["scores"]["right"] for row in rows), statistics.median(row["seconds"] for row in rows)
+        print(f"{method}: {right} of {len(rows)} right; median {seconds:.0f} s")
 
 
 def main() -> None:
