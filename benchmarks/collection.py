@@ -531,10 +531,10 @@ def free_questions() -> list[Question]:
     ]
 
 
-def filled(folder: Path) -> KnowledgeBase:
+def filled(folder: Path, embedding: str | None = None) -> KnowledgeBase:
     for data in all_tables():
         data.write(folder)
-    kb = KnowledgeBase.create(folder / "kb", settings=IndexSettings(embedding=None))
+    kb = KnowledgeBase.create(folder / "kb", settings=IndexSettings(embedding=embedding))
     kb.index_paths(folder)
     return kb
 
@@ -639,7 +639,7 @@ def main() -> None:
     if given.list:
         print("\n".join(f"{question.kind}: {question.text} {question.answer}" for question in asked))
         return
-    with tempfile.TemporaryDirectory() as name, filled(Path(name)) as kb:
+    with tempfile.TemporaryDirectory() as name, filled(Path(name), "auto" if given.model else None) as kb:
         if given.model:
             random.Random(5).shuffle(asked)
             by_model(kb, asked[: given.count], given.model, given.out)

@@ -2,6 +2,7 @@
 
 import pytest
 from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 
 from ragweave import build_graph
 from ragweave.testing import MethodTests
@@ -91,17 +92,28 @@ class TestTableQueryWithoutTables(MethodTests):
     replies = {"answer": "Ada Brenner"}
 
 
-def test_of_many_tables_those_that_share_words_with_the_question_are_shown() -> None:
+class OfPets(Embeddings):
+    """Knows that budgies are birds."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        is_bird = "birds" in text or "budgies" in text
+        return [float(is_bird), float(not is_bird)]
+
+
+@pytest.mark.parametrize(("question", "embeddings"), [("How many birds?", None), ("How many budgies?", OfPets())])
+def test_of_many_tables_those_nearest_to_the_question_are_shown(question: str, embeddings: Embeddings | None) -> None:
     cells = {f"column {number}": "x" * 40 for number in range(40)}
     rows = [
         [Document("row", id=name, metadata={"source": f"/docs/{name}.csv", "table": 1, **cells})]
         for name in ("cats", "dogs", "fish", "frogs", "birds")
     ]
-    record = Record()
-    shelf = Shelf(collection=type("Animals", (), {"tables": lambda _self: Tables(rows)})())
+    record, tables = Record(), Tables(rows)
+    collection = type("Animals", (), {"tables": lambda _self: tables})()
     model = ScriptedModel(script={"write": "SELECT count(*) FROM birds", "word": "1"}).recording(record)
-    assert (
-        build_graph("table_query", model=model, retriever=shelf).invoke({"question": "How many birds?"})["answer"]
-        == "1"
-    )
+    shelf = Shelf(collection=collection, embeddings=embeddings)
+    graph = build_graph("table_query", model=model, retriever=shelf)
+    assert graph.invoke({"question": question})["answer"] == "1"
     assert "CREATE TABLE birds" in record.calls[0].text and "CREATE TABLE frogs" not in record.calls[0].text

@@ -17,6 +17,7 @@ from itertools import accumulate
 from typing import Any, Self
 
 from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 from langgraph.graph import END
 from langgraph.runtime import Runtime
 from pydantic import Field
@@ -36,7 +37,6 @@ from ragweave.nodes.vote import end_by_vote
 from ragweave.state import UNKNOWN, RAGState, note
 from ragweave.state.passages import content_id, ranked
 from ragweave.tools.knowledge.tables import QueryError, Result, Table, Tables
-from ragweave.tools.retrieval import Bm25Retriever
 from ragweave.tools.retrieval.base import known_of
 from ragweave.tools.text.untrusted import untrusted
 
@@ -122,15 +122,14 @@ def tables_of(retriever: object) -> Tables | None:
     return tables
 
 
-def likeliest(tables: list[Table], question: str) -> list[Table]:
-    """Return the tables that share most words with a question, as many as may be described, in their order."""
-    texts = [Document(table.description.replace("_", " "), id=str(place)) for place, table in enumerate(tables)]
-    best = Bm25Retriever.from_documents(texts, k=max(len(tables), 1)).invoke(question)
-    ordered = dict.fromkeys([*(int(str(doc.id)) for doc in best), *range(len(tables))])
-    places = [*ordered][:_MAX_TABLES]
-    sizes = accumulate(len(tables[place].description) for place in places)
-    fitting = [place for place, size in zip(places, sizes, strict=True) if size <= _MAX_SCHEMA] or places[:1]
-    return [tables[place] for place in sorted(fitting)]
+def likeliest(tables: Tables, question: str, embeddings: Embeddings | None) -> list[Table]:
+    """Return the tables nearest to a question, as many as may be described, in their order."""
+    if len(tables.tables) <= _MAX_TABLES and sum(len(table.description) for table in tables.tables) <= _MAX_SCHEMA:
+        return tables.tables
+    nearest = tables.nearest(question, embeddings)[:_MAX_TABLES]
+    sizes = accumulate(len(table.description) for table in nearest)
+    fitting = [table for table, size in zip(nearest, sizes, strict=True) if size <= _MAX_SCHEMA] or nearest[:1]
+    return [table for table in tables.tables if table in fitting]
 
 
 def describe_node(retriever: object) -> StateNode:
@@ -138,7 +137,7 @@ def describe_node(retriever: object) -> StateNode:
 
     def describe(state: TableQueryState) -> TableQueryState:
         tables = None if state["given"] else tables_of(retriever)
-        shown = likeliest(tables.tables, state["question"]) if tables else []
+        shown = likeliest(tables, state["question"], known_of(retriever, "embeddings")) if tables else []
         return {"schema": "\n".join(table.description for table in shown)}
 
     return describe

@@ -27,12 +27,14 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import UsageError
 from ragweave.state.passages import encodable
 from ragweave.tools.files import ClosingConnection
 from ragweave.tools.knowledge.chunking import TABLE
 from ragweave.tools.knowledge.loaders.text import RESERVED
+from ragweave.tools.retrieval.retrievers import Bm25Retriever, DenseRetriever, fused
 from ragweave.tools.text.numbers import iso_date
 from ragweave.tools.text.untrusted import one_line
 
@@ -285,6 +287,7 @@ class Tables:
             self._passages.execute("INSERT INTO passages VALUES (?, ?)", (number, value))
             metadata.append((number, first.metadata))
         self._passages.execute("COMMIT")
+        self._near: DenseRetriever | None = None
         self.tables: list[Table] = []
         for name, rows in _grouped(metadata):
             self.tables.append(self._filled(name, rows))
@@ -414,6 +417,16 @@ class Tables:
                 return name, [*dict.fromkeys(row[-1] for row in cursor)]
         except QueryError:
             return "", []
+
+    def nearest(self, question: str, embeddings: Embeddings | None) -> list[Table]:
+        """Return all tables, nearest to a question first: by the words of their descriptions, and by vectors if there are any."""
+        texts = [Document(table.description.replace("_", " "), id=str(at)) for at, table in enumerate(self.tables)]
+        rankings = [Bm25Retriever.from_documents(texts).find(question, len(texts))]
+        if embeddings is not None:
+            self._near = self._near or DenseRetriever.from_documents(texts, embeddings)
+            rankings.append(self._near.find(question, len(texts)))
+        places = [int(str(doc.id)) for doc in fused(rankings, len(texts))]
+        return [self.tables[at] for at in dict.fromkeys([*places, *range(len(texts))])]
 
     def hint(self, sql: str) -> str:
         """Return, for each text that a query compares a column with and no row has, the values nearest to it."""
