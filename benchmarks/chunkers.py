@@ -34,8 +34,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from langchain_core.documents import Document
-from langchain_core.language_models import BaseChatModel
-from langchain_core.retrievers import BaseRetriever
 
 from ragweave import build_graph, chat_model
 from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
@@ -147,19 +145,19 @@ def extracted(question: str, docs: list[Document]) -> list[tuple[str, str]]:
     return [(docs[evidence.passage].metadata["source"], evidence.text) for evidence in best]
 
 
-def answered(model: BaseChatModel, retriever: BaseRetriever) -> Quotes:
-    graph = build_graph("concat", model=model, retriever=retriever, citations=True)
+def answered(spec: str, cache: Path) -> Quotes:
+    graph = build_graph("concat", model=ReplyCache(cache).attach(chat_model(spec), spec), citations=True)
 
-    def quotes(question: str, _docs: list[Document]) -> list[tuple[str, str]]:
+    def quotes(question: str, docs: list[Document]) -> list[tuple[str, str]]:
         with asking():
-            output = graph.invoke({"question": question})
+            output = graph.invoke({"question": question, "passages": docs})
         best = [part["quotes"][0] for part in output["citations"] if part["quotes"]]
         return [(quote["file"], quote["text"]) for quote in best]
 
     return quotes
 
 
-def measure(corpus: Corpus, chunker: str, embedding: str | None, model: BaseChatModel | None) -> list[float]:
+def measure(corpus: Corpus, chunker: str, embedding: str | None, quote: Quotes) -> list[float]:
     """Return passages, recall, whole and right."""
     sentences = {name: {flat(part.text) for part in split_sentences(text)} for name, text in corpus.documents.items()}
     settings, mode = IndexSettings(chunker=chunker, embedding=embedding), "hybrid" if embedding else "bm25"
@@ -167,8 +165,7 @@ def measure(corpus: Corpus, chunker: str, embedding: str | None, model: BaseChat
         for name, text in corpus.documents.items():
             Path(folder, f"{name}.md").write_text(text, "utf-8")
         kb.index_paths(Path(folder).glob("*.md"))
-        retriever, hits, right = kb.as_retriever(K, mode), 0, 0
-        quote, whole = answered(model, retriever) if model else extracted, list[bool]()
+        retriever, hits, right, whole = kb.as_retriever(K, mode), 0, 0, list[bool]()
         for question, _, gold in corpus.questions:
             docs = retriever.invoke(question)
             hits += any(flat(gold) in flat(doc.page_content) for doc in docs)
@@ -189,7 +186,7 @@ def main() -> None:
     parser.add_argument("--model", help="spec of a model that answers, instead of `extractive`")
     parser.add_argument("--cache", type=Path, default=Path("replies.sqlite"), help="file of the model's replies")
     chosen = parser.parse_args()
-    model = ReplyCache(chosen.cache).attach(chat_model(chosen.model), chosen.model) if chosen.model else None
+    quote = answered(chosen.model, chosen.cache) if chosen.model else extracted
     print(
         f"{time.strftime('%Y-%m-%d')}\n| corpus | chunker | passages | recall@5 | whole | right |\n|---|---|---:|---:|---:|---:|"
     )
@@ -198,7 +195,7 @@ def main() -> None:
         questions = [asked for asked in questions if asked[2]]
         random.Random(7).shuffle(questions)
         for chunker in chosen.chunkers.split(","):
-            cells = measure(Corpus(documents, questions[: chosen.limit]), chunker, chosen.embedding, model)
+            cells = measure(Corpus(documents, questions[: chosen.limit]), chunker, chosen.embedding, quote)
             print("|", " | ".join(map(str, [name, chunker, *cells])), "|", flush=True)
 
 
