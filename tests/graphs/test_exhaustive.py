@@ -61,6 +61,28 @@ def test_each_part_of_the_answer_cites_the_documents_that_it_comes_from(kb: Know
     assert sum("wood" in text for text in cited.values()) > 7
 
 
+def test_what_the_condition_leaves_out_is_asked_with_the_question() -> None:
+    cards = {"Press 4 stood still all day.": "Yes", "Saw 3 worked as it should.": "No"}
+    question, condition = "Which machines were out of order?", "Is it about a machine?"
+
+    def asked(question: str, **form: str) -> tuple[str, str]:
+        def reply(call: ModelCall) -> str:
+            if call.node == "plan_reading":
+                return json.dumps({"operation": "list", "condition": condition, **form})
+            meets = next(meets for text, meets in cards.items() if text in call.text)
+            return json.dumps({"meets": meets if question in call.text else "Yes", "names": [call.text[:5]], "values": []})
+
+        model = ScriptedModel(script=reply)
+        out = build_graph("exhaustive", model=model).invoke({"question": question, "passages": [*cards]})
+        return out["answer"], model.calls[1].text
+
+    answer, prompt = asked(question)
+    assert answer.endswith("(read 2 of 2 documents)")
+    assert prompt.index(question) < prompt.index(condition)
+    for decided_by_code in ({"compare": ">", "limit": "2"}, {"operation": "max"}):
+        assert question not in asked(question, **decided_by_code)[1]
+
+
 @pytest.mark.parametrize("limit", [{"max_documents": 12}, {"max_calls": 13}])
 def test_a_budget_reads_what_a_search_finds_and_says_so(kb: KnowledgeBase, limit: dict[str, int]) -> None:
     out, model = ask(kb, QUESTIONS[3], **limit)

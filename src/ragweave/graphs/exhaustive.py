@@ -7,9 +7,10 @@ Source: Zhu et al. 2026 (Aggregation Queries over Unstructured Text: Benchmark a
 disambiguation, filtering, aggregation.
 
 Where we differ: disambiguation is one call, which turns the question into a form for one document and an operation over
-all of them. Filtering and extraction are one short call a document; comparisons and arithmetic are code. The prompt of a
-document depends on it and on the form alone, so with a cache of replies nothing is read twice, and after a change only
-new documents are read. Each document is a branch: a checkpointer resumes a run at the documents that are left. If there are
+all of them. Filtering and extraction are one short call a document; comparisons and arithmetic are code. Where the
+condition alone decides, the user's question stands beside it, since small models write conditions that say less. The
+prompt of a document depends on it, the form and the question alone, so with a cache of replies nothing is read twice,
+and after a change only new documents are read. Each document is a branch: a checkpointer resumes a run at the documents that are left. If there are
 more documents than `max_documents` or `max_calls` allow, those that the question finds are read first. The answer says how
 many were read.
 """
@@ -102,6 +103,7 @@ class Branch(TypedDict):
     """The input of one document's branch."""
 
     task: dict[str, str]
+    condition: str
     passages: list[Document]
     place: int
 
@@ -193,13 +195,22 @@ def list_documents(components: Components) -> StateNode:
     return list_all
 
 
+def _condition(state: ExhaustiveState) -> str:
+    """Return what each document is asked: the condition, with the user's question before it where that alone decides."""
+    task = state["task"]
+    decides = task["operation"] in ("count", "list") and task["compare"] == "none"
+    question = f'Question about a collection of documents: "{state["question"]}" ' if decides else ""
+    return one_line(question + task["condition"])
+
+
 def to_documents(state: ExhaustiveState, runtime: Runtime[ExhaustiveOptions]) -> Route:
     """Route: a branch for each document; a search first if there are too many, or if nothing lists them."""
     most, is_new = max_documents(state, runtime.context), not state["given"] and not state["retrieved"]
     if most and is_new and not 0 < state["known_documents"] <= most:
         return search_branches({"question": state["question"]}, "find_documents")
+    asked = {"task": state["task"], "condition": _condition(state) if state["task"] else ""}
     branches = [
-        Send("read_document", Branch(task=state["task"], passages=ranked(passages, "document"), place=place))
+        Send("read_document", Branch(**asked, passages=ranked(passages, "document"), place=place))
         for place, passages in enumerate(state["documents"])
     ]
     return branches or "no document"
@@ -209,9 +220,9 @@ def to_documents(state: ExhaustiveState, runtime: Runtime[ExhaustiveOptions]) ->
 def read_document(branch: Branch, _options: ExhaustiveOptions) -> Asking[Finding, ExhaustiveState]:
     """Ask whether a document meets the condition, and what there is to note. One that the budget refuses was not read."""
     task, passages = branch["task"], branch["passages"]
-    condition, notes = one_line(task["condition"]), [f"names: {task['name']}", f"values: {task['value']}"]
-    shown = {"condition": condition, "notes": one_line("; ".join(notes[: 1 + bool(task["value"])]))}
-    shown |= {"question": condition, "answer_type": "short"}
+    notes = [f"names: {task['name']}", f"values: {task['value']}"]
+    shown = {"condition": branch["condition"], "notes": one_line("; ".join(notes[: 1 + bool(task["value"])]))}
+    shown |= {"question": branch["condition"], "answer_type": "short"}
     reply = yield Prompt("collection_read", shown, passages, form=Finding, max_tokens=PASSAGE_TOKENS)
     if reply.message is None and current_budget().reached():
         return {}
