@@ -9,7 +9,7 @@ text has facts that are not asked for. `router` says how many questions are take
 (`concat_pf`'s `collection="auto"`): of NQ and HotpotQA in ../shared/data, each over the passages of its files, at most 1 %
 may be; of those below, of those of `collection.py` over its tables, and of questions about one text. A MODEL, such as `llamacpp:model.gguf`, answers the
 questions, each over N of the texts, half of them of the kind that it is about: how many forms have the right operation,
-how many texts are read right (whether they count, and the amount or name), and how many answers are right.
+how many texts are rightly counted or left out, and how many answers are right.
 """
 
 from __future__ import annotations
@@ -649,12 +649,11 @@ def answer(spec: str, questions: int, texts: int, cache: Path) -> None:
             *_, state = graph.stream({"question": question.text, "passages": among}, stream_mode="values")
         right["operation"] += state["task"].get("operation") == question.operation
         right["answers"] += is_right(state["answer"], gold)
-        for reading in state["readings"].values():
-            noted = question.noted(next(own for own in every if own["title"] == reading["passages"][0]))
-            text = f"{noted} {noted:,}" if isinstance(noted, int) else str(noted)
-            found = any(word in " ".join(reading["names"] + reading["values"]) for word in text.split())
-            right["texts"] += (reading["meets"] is True) == (noted is not None) and (noted is None or found)
-            right["texts read"] += 1
+        none = values_of(state["answer"]) in (["none"], ["0"])
+        counted = set() if none else {*state["candidates"]["add_up:0"]["passages"]}
+        wanted = {own["title"] for own in question.counted({doc.id for doc in among})}
+        right["texts"] += sum((doc.id in counted) == (doc.id in wanted) for doc in among)
+        right["of texts"] += len(among)
         print(f"{question.text} {state['answer']}; right: {gold}; {state['task']}")
         print(f"{asked} questions: {dict(right)}", flush=True)
 

@@ -40,6 +40,7 @@ from ragweave.tools.knowledge.graph import (
     SEEDS,
     NamePath,
     Seed,
+    most_passages,
 )
 from ragweave.tools.knowledge.names import sentences
 from ragweave.tools.knowledge.store import Snapshot
@@ -70,7 +71,7 @@ def followed(
     edges, worth = [], {}
     for name, paths in starts.items():
         count, about, mention = known.get(name, (0, (), ()))
-        if 0 < count <= MAX_PASSAGES:
+        if 0 < count <= most_passages(passages):
             rarity = min(math.log(1 + passages / count) / math.log(1 + passages), 1)
             worth[name] = [(path, rarity) for path in paths]
             edges += [(row, name, len(about) ** -CROWDING) for row in about]

@@ -2,6 +2,7 @@
 
     python benchmarks/graph_retrieval.py [--sets hotpotqa musique] [--limit N]
     python benchmarks/graph_retrieval.py --among     # each set of several hops among the passages of all sets
+    python benchmarks/graph_retrieval.py --bounds 3 7 20 30 45 60     # names are followed that as many passages have
     python benchmarks/graph_retrieval.py --table
     python benchmarks/graph_retrieval.py --passages 1000000     # names alone, of that many passages
 
@@ -28,6 +29,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from langchain_core.documents import Document
@@ -36,7 +38,7 @@ from langchain_core.retrievers import BaseRetriever
 from own_sets import sklearn, stdlib, zones
 from passage_sets import SETS, Asked, PassageSet, together
 from ragweave.evaluation.statistics import Interval, bootstrap, compare
-from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
+from ragweave.tools.knowledge import IndexSettings, KnowledgeBase, graph
 from ragweave.tools.knowledge.graph import SEEDS, TABLES, add_names, along_names
 from ragweave.tools.knowledge.store import Snapshot
 from ragweave.tools.retrieval import RankFusionRetriever
@@ -126,6 +128,28 @@ def measure_among(limit: int | None) -> Iterator[dict[str, Any]]:
             yield row | {"gain over hybrid": in_percent(result.difference), "p over hybrid": round(result.p, 5)}
 
 
+def measure_bounds(bounds: Sequence[int], limit: int | None) -> Iterator[dict[str, Any]]:
+    """Yield what following only names that at most so many passages have changes, among the passages of all public sets."""
+    documents, questions = together()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        KnowledgeBase.create(Path(folder) / "kb", embeddings=StoredEmbeddings()) as kb,
+    ):
+        kb.add(documents, "corpus", split=False)
+        find = kb.as_retriever(10, "graph").invoke
+
+        def recalls(name: str) -> list[float]:
+            return [recall([str(doc.id) for doc in find(each.text)], each) for each in questions[name][:limit]]
+
+        as_built = {name: recalls(name) for name in SEVERAL_HOPS}
+        for bound in bounds:
+            with patch.multiple(graph, MAX_PASSAGES=bound, MAX_SHARE=0.0):
+                changes = {name: compare(recalls(name), as_built[name]) for name in SEVERAL_HOPS}
+            yield {"bound": bound, "share": round(100 * bound / len(documents), 2)} | {
+                name: in_percent(change.difference) for name, change in changes.items()
+            }
+
+
 def altered(documents: list[Document], count: int) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """Yield so many passages: the documents again and again, each time with other names."""
     for number, doc in enumerate(islice(cycle(documents), count)):
@@ -212,7 +236,7 @@ def table() -> None:
         for other in ("hybrid", "hybrid (RRF)"):
             cells += ["{:+.1f} [{:.1f}, {:.1f}]".format(*row[f"gain over {other}"]), row.get(f"p over {other}", "")]
         print("|", " | ".join(map(str, cells)), "|")
-    for row in (*results.get("among", {}).values(), *results["scale"].values()):
+    for row in (*results.get("among", {}).values(), *results.get("bounds", {}).values(), *results["scale"].values()):
         print(row)
 
 
@@ -223,6 +247,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="questions of each set")
     parser.add_argument("--passages", type=int, help="measure the names of so many passages instead")
     parser.add_argument("--among", action="store_true", help="ask over the passages of all sets together instead")
+    parser.add_argument("--bounds", type=int, nargs="+", help="follow names that at most so many passages have instead")
     parser.add_argument("--table", action="store_true", help="print what is recorded")
     options = parser.parse_args()
     if options.passages:
@@ -231,6 +256,9 @@ def main() -> None:
     elif options.among:
         for row in measure_among(options.limit):
             store("among", row["set"], row)
+    elif options.bounds:
+        for row in measure_bounds(options.bounds, options.limit):
+            store("bounds", str(row["bound"]), row)
     elif not options.table:
         for name in options.sets:
             store("sets", name, measure(name, options.limit))

@@ -70,7 +70,9 @@ def test_what_the_condition_leaves_out_is_asked_with_the_question() -> None:
             if call.node == "plan_reading":
                 return json.dumps({"operation": "list", "condition": condition, **form})
             meets = next(meets for text, meets in cards.items() if text in call.text)
-            return json.dumps({"meets": meets if question in call.text else "Yes", "names": [call.text[:5]], "values": []})
+            return json.dumps(
+                {"meets": meets if question in call.text else "Yes", "names": [call.text[:5]], "values": []}
+            )
 
         model = ScriptedModel(script=reply)
         out = build_graph("exhaustive", model=model).invoke({"question": question, "passages": [*cards]})

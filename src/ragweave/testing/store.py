@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 from unittest import SkipTest
+from unittest.mock import patch
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -17,8 +18,10 @@ from ragweave.errors import UsageError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import BOXES
 from ragweave.tools.citations import cite
-from ragweave.tools.knowledge import KnowledgeBase, ServedKnowledgeBase, place_at
+from ragweave.tools.knowledge import KnowledgeBase, ServedKnowledgeBase, graph, place_at
 
+SONG = Document("Tin Harbour is a song by Mara Lind.", id="song", metadata={"title": "Tin Harbour"})
+SINGER = Document("Born in Vell in 1961, she taught music.", id="singer", metadata={"title": "Mara Lind"})
 LINES = ("salt is white", "pepper is black", "sugar is sweet", "lemon is sour")
 _ODD = ("quote ' \" \\ ; --", "橋を建てた 🌉", "x\u2028 {} %s ?", "a\tb\r\nc", "lone \ud83d sign", "nul \0")
 
@@ -234,25 +237,36 @@ class KnowledgeStoreTests:
 
     def test_names_lead_from_passage_to_passage(self) -> None:
         """`graph` finds what shares a name with the first passage, and says so; as passages come and go."""
-        song = Document("Tin Harbour is a song by Mara Lind.", id="song", metadata={"title": "Tin Harbour"})
-        singer = Document("Born in Vell in 1961, she taught music.", id="singer", metadata={"title": "Mara Lind"})
-        with self.filled() as kb:
-            if "graph" not in kb.modes:
-                raise SkipTest("it has no names")
-
-            def search(question: str = "Who sang the song Tin Harbour?") -> list[Document]:
-                return kb.as_retriever(2, "graph").invoke(question)
-
-            kb.add([song, singer])
+        with self._named() as (kb, search):
             assert [doc.id for doc in search()] == ["song", "singer"]
             via = {"name": "Mara Lind", "passage": "song", "heading": "Tin Harbour"}
             assert [doc.metadata.get("via") for doc in search()] == [None, via]
             kb.delete("singer")
             assert "singer" not in [doc.id for doc in search()]
-            kb.add(singer)
+            kb.add(SINGER)
             kb.delete("song")
             assert not any("via" in doc.metadata for doc in search())
             assert search("What is known of Mara Lind?")[0].id == "singer"
+
+    def test_common_names_lead_nowhere(self) -> None:
+        """A name is followed if at most `MAX_PASSAGES`, or `MAX_SHARE` of the passages, have it."""
+        with self._named() as (_, search):
+            for share in (0.0, 1.0):
+                with patch.multiple(graph, MAX_PASSAGES=1, MAX_SHARE=share):
+                    assert any("via" in doc.metadata for doc in search()) == (share == 1)
+
+    @contextmanager
+    def _named(self) -> Iterator[tuple[KnowledgeBase | ServedKnowledgeBase, Callable[..., list[Document]]]]:
+        """Open a knowledge base with a song and its singer, and what finds two passages by their names."""
+        with self.filled() as kb:
+            if "graph" not in kb.modes:
+                raise SkipTest("it has no names")
+            kb.add([SONG, SINGER])
+
+            def search(question: str = "Who sang the song Tin Harbour?") -> list[Document]:
+                return kb.as_retriever(2, "graph").invoke(question)
+
+            yield kb, search
 
     def test_every_mode_answers(self) -> None:
         """The modes that a knowledge base names find passages, with embeddings; `auto` is one of them."""

@@ -133,7 +133,7 @@ class AbstractKnowledgeBase(ABC):
             with self._reading() as now:
                 return [*now.sources().values()]
         with self._view() as view:
-            return view.sources_of(view.rows(self._condition))
+            return view.sources_of(self._condition)
 
     def passages(self) -> list[Document]:
         """Return every passage, in the order in which they were indexed."""

@@ -90,9 +90,9 @@ class CandidateView(View):
         stored = self.passages(rows) if len(rows) else {}
         return {row: stored[row].document for row in rows}
 
-    def sources_of(self, rows: NDArray[np.int64]) -> list[Source]:
-        """Return the sources of some passages, without what is known of their files as a whole."""
-        keys = {doc.metadata["source"] for doc in self.documents(rows.tolist()).values()}
+    def sources_of(self, chosen: Condition) -> list[Source]:
+        """Return the sources of passages that pass a filter, without what is known of their files as a whole."""
+        keys = {value for field, _, value, _ in self.counted(chosen, "source") if field == "source"}
         return [Source(key, source.kind) for key, source in self.sources().items() if key in keys]
 
     def counted(self, chosen: Condition, name: str = "") -> Iterable[Count]:

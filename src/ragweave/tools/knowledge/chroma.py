@@ -129,7 +129,7 @@ class _View(CandidateView):
             for row, text, own, vector in columns
         }
 
-    def named(self, names: Collection[str]) -> Mapping[str, NamePassages]:  # noqa: ARG002
+    def named(self, names: Collection[str], most: int) -> Mapping[str, NamePassages]:  # noqa: ARG002
         return {}
 
     def copies(self, name: str) -> Sequence[int]:

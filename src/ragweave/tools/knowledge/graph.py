@@ -69,7 +69,9 @@ ASKED = 0.6
 OWN = 0.15
 """What a seed adds to its score, by the square of its base score, so that a seed that answers alone stays before those it leads to."""
 MAX_PASSAGES = 300
-"""A name that more passages have is not followed."""
+"""A name that more passages have, and more than `MAX_SHARE` of them, is not followed."""
+MAX_SHARE = 1 / 400
+"""Among 23,034 passages .03 % cost 2 to 4 points of recall, .26 % none (`benchmarks/graph_retrieval.py --bounds`)."""
 
 
 class Seed(NamedTuple):
@@ -107,6 +109,16 @@ def add_names(db: sqlite3.Connection, passages: Iterable[tuple[int, str, Mapping
     db.execute("DELETE FROM new_names")
 
 
+def most_passages(count: int) -> int:
+    """Return how many of so many passages may have a name that is followed.
+
+    Examples:
+        >>> most_passages(20_000), most_passages(1_000_000)
+        (300, 2500)
+    """
+    return max(MAX_PASSAGES, int(count * MAX_SHARE))
+
+
 def along_names(
     view: View, query: str, pool: Pool, terms: Callable[[str], list[str]]
 ) -> tuple[Scores, dict[int, NamePath]]:
@@ -136,7 +148,7 @@ def along_names(
         for name, path in _passed_on(seed, wanted, terms):
             if name not in in_question:
                 starts.setdefault(name, []).append(path)
-    known = {**asked, **view.named(starts.keys() - asked.keys())}
+    known = {**asked, **view.named(starts.keys() - asked.keys(), most_passages(view.count()))}
     scores, paths = _raised(pool, _followed(known, starts, view.count()), rest)
     own = pool.places([*best])
     scores[own] += OWN * (pool.scores[own] / max(float(pool.scores.max(initial=0)), 1e-9)) ** 2
@@ -182,7 +194,7 @@ def _names_in_question(view: View, query: str) -> tuple[dict[str, str], Mapping[
         for start, end, run in runs(query, 1)
         if (end - start > 1 or run in spelt) and not COMMON.issuperset(run.split())
     }
-    known = view.named({*candidates.values()})
+    known = view.named({*candidates.values()}, most_passages(view.count()))
     names: dict[str, str] = {}
     at, words = 0, len(folded(query).split())
     while at < words:
@@ -202,7 +214,7 @@ def _followed(
     best: dict[int, NamePath] = {}
     for name, paths in starts.items():
         count, about, mention = known.get(name, (0, (), ()))
-        if not 0 < count <= MAX_PASSAGES:
+        if not 0 < count <= most_passages(passages):
             continue
         rarity = min(math.log(1 + passages / count) / highest, 1.0)
         edges = [(row, len(about) ** -CROWDING) for row in about]

@@ -13,7 +13,8 @@ searches need of it, or the record of a source, or that of the settings:
 
 A write is one merge by id. Each rewrites the row of the settings, so two at once conflict: the later one is made again
 over the earlier one's state. How many passages have a name is counted when it is asked for; that is bounded, as a name
-is written into `MAX_PASSAGES` + 1 passages only. A later deletion does not free such a name.
+is written into one passage more than it may have to be followed. If it is followed after a deletion, or in a larger
+table, it leads to these passages and to those that are written from then on.
 """
 
 import hashlib
@@ -45,7 +46,7 @@ from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.candidates import CandidateView, Stored
 from ragweave.tools.knowledge.chunking import Passage
 from ragweave.tools.knowledge.filters import ALL, Condition, Count, Every, Has, Not, Some, stored_values
-from ragweave.tools.knowledge.graph import MAX_PASSAGES
+from ragweave.tools.knowledge.graph import most_passages
 from ragweave.tools.knowledge.names import names_of
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.staging import BATCH, Change, Engine
@@ -212,11 +213,11 @@ class _View(CandidateView):
             passages[row["_rowid"]] = Stored(Document(row["text"], id=row["name"], metadata=metadata), vector)
         return passages
 
-    def named(self, names: Collection[str]) -> Mapping[str, NamePassages]:
+    def named(self, names: Collection[str], most: int) -> Mapping[str, NamePassages]:
         known: dict[str, tuple[list[int], list[int]]] = {}
         rest = iter(sorted(names))
         while batch := {_token(name): name for name in islice(rest, _NAMES)}:
-            for row in self._matched(batch, "names", len(batch) * (MAX_PASSAGES + 9), "", "names", "about"):
+            for row in self._matched(batch, "names", len(batch) * (most + 9), "", "names", "about"):
                 for token in batch.keys() & {*row["names"].split()}:
                     rows = known.setdefault(batch[token], ([], []))
                     rows[token not in row["about"]].append(row["_rowid"])
@@ -441,14 +442,14 @@ class _Room:
     """How many more passages may have a name."""
 
     def __init__(self, view: _View) -> None:
-        self._view, self._empty = view, view.count() == 0
+        self._view, self._most, self._empty = view, most_passages(view.count()), view.count() == 0
         self._left: dict[str, int] = {}
 
     def count(self, passages: Sequence[Mapping[str, bool]]) -> None:
         """Count the stored passages of the names of some new ones."""
         names = {name for own in passages for name in own} - self._left.keys()
-        known = {} if self._empty else self._view.named(names)
-        self._left |= {name: MAX_PASSAGES + 1 - (known[name].number if name in known else 0) for name in names}
+        known = {} if self._empty else self._view.named(names, self._most)
+        self._left |= {name: self._most + 1 - (known[name].number if name in known else 0) for name in names}
 
     def take(self, names: Mapping[str, bool]) -> dict[str, bool]:
         """Return those of a passage's names that it may have."""

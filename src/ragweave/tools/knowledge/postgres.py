@@ -33,7 +33,6 @@ from psycopg_pool import ConnectionPool
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.candidates import CandidateView, Stored
 from ragweave.tools.knowledge.filters import Condition, Count, Every, Not, Some, stored_values
-from ragweave.tools.knowledge.graph import MAX_PASSAGES
 from ragweave.tools.knowledge.names import names_of
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.staging import Change, Engine
@@ -203,12 +202,12 @@ class _View(CandidateView):
             for row, name, source, text, metadata, vector in self._rows(query, [*rows])
         }
 
-    def named(self, names: Collection[str]) -> Mapping[str, NamePassages]:
+    def named(self, names: Collection[str], most: int) -> Mapping[str, NamePassages]:
         rows = self._rows(
             "SELECT n.name, m.passage, m.about FROM unnest(%s::text[]) n (name), "
             "LATERAL (SELECT passage, about FROM mentions WHERE name = n.name LIMIT %s) m",
             [*names],
-            MAX_PASSAGES + 1,
+            most + 1,
         )
         known: dict[str, tuple[list[int], list[int]]] = {}
         for name, row, about in rows:

@@ -41,7 +41,7 @@ from ragweave.tools.files import ClosingConnection
 from ragweave.tools.knowledge import filter_index
 from ragweave.tools.knowledge.chunking import content_hash
 from ragweave.tools.knowledge.filters import ALL, Condition, Count, Kind
-from ragweave.tools.knowledge.graph import MAX_PASSAGES, TABLES
+from ragweave.tools.knowledge.graph import TABLES
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.view import NamePassages, Scores, Source, SourceReader
 
@@ -199,10 +199,11 @@ class Snapshot(SourceReader):
         )
         return [other for (other,) in rows]
 
-    def sources_of(self, rows: NDArray[np.int64]) -> list[Source]:
-        """Return the sources of some passages, without what is known of their files as a whole."""
+    def sources_of(self, chosen: Condition) -> list[Source]:
+        """Return the sources of passages that pass a filter, without what is known of their files as a whole."""
         sql = "SELECT key, kind FROM sources WHERE id IN (SELECT source FROM passages WHERE id IN (SELECT value FROM json_each(?)))"
-        return [Source(*source) for source in self.db.execute(f"{sql} ORDER BY id", (json.dumps(rows.tolist()),))]
+        rows = json.dumps(self.rows(chosen).tolist())
+        return [Source(*source) for source in self.db.execute(f"{sql} ORDER BY id", (rows,))]
 
     def counted(self, chosen: Condition, name: str = "") -> Iterator[Count]:
         """Return the values that passages that pass a filter have, those of one field if its name is given."""
@@ -215,12 +216,12 @@ class Snapshot(SourceReader):
     def _seen(self, chosen: Condition) -> str | None:
         return None if chosen == ALL else json.dumps(self.rows(chosen).tolist())
 
-    def named(self, names: Collection[str]) -> dict[str, NamePassages]:
-        """Return the passages of each name that is known; none of a name that is not followed."""
+    def named(self, names: Collection[str], most: int) -> dict[str, NamePassages]:
+        """Return the passages of each name that is known, if they are at most so many."""
         sql = "SELECT text, id, passages FROM names WHERE text IN (SELECT value FROM json_each(?))"
         known = {number: (text, count) for text, number, count in self.db.execute(sql, (json.dumps(sorted(names)),))}
         rows: dict[int, tuple[list[int], list[int]]] = {number: ([], []) for number in known}
-        rare = sorted(number for number, (_, count) in known.items() if count <= MAX_PASSAGES)
+        rare = sorted(number for number, (_, count) in known.items() if count <= most)
         sql = "SELECT name, about, passage FROM mentions WHERE name IN (SELECT value FROM json_each(?))"
         for number, about, row in self.db.execute(sql, (json.dumps(rare),)):
             rows[number][not about].append(row)

@@ -48,10 +48,10 @@ class Query:
 
 
 class NamePassages(NamedTuple):
-    """The passages that have a name; `about` and `mention` may be incomplete if there are too many to be followed."""
+    """The passages that have a name; `about` and `mention` may be incomplete if there are more than were asked for."""
 
     number: int
-    """How many have it; if more than `MAX_PASSAGES` have it, any number above that."""
+    """How many have it; if more than were asked for, any number above that."""
     about: Sequence[int]
     """Those that are about it."""
     mention: Sequence[int]
@@ -123,8 +123,8 @@ class View(SourceReader):
         """Return passages, in the given order."""
 
     @abstractmethod
-    def named(self, names: Collection[str]) -> Mapping[str, NamePassages]:
-        """Return the passages of each name that is known."""
+    def named(self, names: Collection[str], most: int) -> Mapping[str, NamePassages]:
+        """Return the passages of each name that is known, if they are at most so many."""
 
     @abstractmethod
     def copies(self, name: str) -> Sequence[int]:
@@ -135,8 +135,8 @@ class View(SourceReader):
         """Return a passage and up to `sides` neighbours on each side in its document, in order."""
 
     @abstractmethod
-    def sources_of(self, rows: NDArray[np.int64]) -> list[Source]:
-        """Return the sources of some passages, without what is known of their files as a whole."""
+    def sources_of(self, chosen: Condition) -> list[Source]:
+        """Return the sources of passages that pass a filter, without what is known of their files as a whole."""
 
     @abstractmethod
     def counted(self, chosen: Condition, name: str = "") -> Iterable[Count]:
