@@ -308,7 +308,7 @@ class KnowledgeStoreTests:
         ]
         with self.create(WordEmbeddings()) as kb:
             kb.add([Document(f"text {n}", metadata=own) for n, own in enumerate(metas)], "texts")
-            kb.add(Document("text 2"), "more")
+            kb.add(Document("text 2"), "hr")
             assert [doc.page_content for doc in kb.passages()] == [f"text {n}" for n in range(3)]
             draft, years = ("draft", "flag", 1, 1, [True]), ("year", "number", 1, 2, [-2.5, 1900])
             others = [("due", "time", 1, 1, ["2024-05-01"]), ("release", "version", 1, 1, ["v1.10.0"])]
@@ -318,7 +318,8 @@ class KnowledgeStoreTests:
             assert all_ == [("dept", "text", 2, 2, ["it", "hr"]), draft, *others, years, soon]
             assert some == [("dept", "text", 1, 2, ["hr", "it"]), draft, years]
             assert (kb.values("year"), view.values("dept")) == ([-2.5, 1900, "soon"], ["hr", "it"])
-            assert sorted(kb.values("source")) == ["more", "texts"]
+            assert sorted(kb.values("source")) == ["hr", "texts"]
+            assert [source.key for source in view.sources()] == ["texts"]
             assert kb.values("month") == []
 
     def test_documents_are_listed_as_their_passages(self) -> None:
