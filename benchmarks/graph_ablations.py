@@ -130,7 +130,7 @@ def page_rank(view: Snapshot, query: str, pool: Pool, _: Terms) -> Raised:
     start, start_names = np.zeros(len(by_passage)), np.zeros(len(by_name))
     seeds = seeds_of(pool)
     start[[seed.row for seed in seeds]] = [seed.score for seed in seeds]
-    asked = json.dumps([*graph._names_in_question(view, query)[0]])
+    asked = json.dumps([*graph._names_in_question(view, query, MAX_PASSAGES)[0]])
     for (name,) in db.execute("SELECT id FROM names WHERE text IN (SELECT value FROM json_each(?))", (asked,)):
         if name < len(start_names):
             start_names[name] = graph.ASKED

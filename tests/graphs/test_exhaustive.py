@@ -69,17 +69,15 @@ def test_what_the_condition_leaves_out_is_asked_with_the_question() -> None:
         def reply(call: ModelCall) -> str:
             if call.node == "plan_reading":
                 return json.dumps({"operation": "list", "condition": condition, **form})
-            meets = next(meets for text, meets in cards.items() if text in call.text)
-            return json.dumps(
-                {"meets": meets if question in call.text else "Yes", "names": [call.text[:5]], "values": []}
-            )
+            text, meets = next((text, meets) for text, meets in cards.items() if text in call.text)
+            return json.dumps({"meets": meets if question in call.text else "Yes", "names": [text], "values": []})
 
         model = ScriptedModel(script=reply)
         out = build_graph("exhaustive", model=model).invoke({"question": question, "passages": [*cards]})
         return out["answer"], model.calls[1].text
 
     answer, prompt = asked(question)
-    assert answer.endswith("(read 2 of 2 documents)")
+    assert answer == "Press 4 stood still all day. (read 2 of 2 documents)"
     assert prompt.index(question) < prompt.index(condition)
     for decided_by_code in ({"compare": ">", "limit": "2"}, {"operation": "max"}):
         assert question not in asked(question, **decided_by_code)[1]

@@ -208,11 +208,9 @@ def to_documents(state: ExhaustiveState, runtime: Runtime[ExhaustiveOptions]) ->
     most, is_new = max_documents(state, runtime.context), not state["given"] and not state["retrieved"]
     if most and is_new and not 0 < state["known_documents"] <= most:
         return search_branches({"question": state["question"]}, "find_documents")
-    task, documents = state["task"], [ranked(passages, "document") for passages in state["documents"]]
-    condition = _condition(state) if task else ""
     branches = [
-        Send("read_document", Branch(task=task, condition=condition, passages=passages, place=place))
-        for place, passages in enumerate(documents)
+        Send("read_document", Branch(task=state["task"], condition=_condition(state), passages=passages, place=place))
+        for place, passages in enumerate(ranked(passages, "document") for passages in state["documents"])
     ]
     return branches or "no document"
 

@@ -139,17 +139,18 @@ def along_names(
         term for doc in pool.documents(first).values() for term in terms(indexed_text(doc.page_content, doc.metadata))
     }
     rest = sorted(wanted - answered)
-    in_question, asked = _names_in_question(view, query)
+    passages = view.count()
+    in_question, asked = _names_in_question(view, query, most_passages(passages))
     starts = {name: [NamePath(ASKED, spelt, None)] for name, spelt in in_question.items()}
-    scores, _ = _raised(pool, _followed(asked, starts, view.count()), rest)
+    scores, _ = _raised(pool, _followed(asked, starts, passages), rest)
     best = {int(pool.rows[at]): min(float(scores[at]), 1.0) for at in top_k(scores, SEEDS)}
     seeds = [Seed(row, best[row], doc) for row, doc in pool.documents([*best]).items()]
     for seed in seeds:
         for name, path in _passed_on(seed, wanted, terms):
             if name not in in_question:
                 starts.setdefault(name, []).append(path)
-    known = {**asked, **view.named(starts.keys() - asked.keys(), most_passages(view.count()))}
-    scores, paths = _raised(pool, _followed(known, starts, view.count()), rest)
+    known = {**asked, **view.named(starts.keys() - asked.keys(), most_passages(passages))}
+    scores, paths = _raised(pool, _followed(known, starts, passages), rest)
     own = pool.places([*best])
     scores[own] += OWN * (pool.scores[own] / max(float(pool.scores.max(initial=0)), 1e-9)) ** 2
     scores[pool.places(first)] = np.nextafter(scores.max(initial=0), np.float32(np.inf))
@@ -186,7 +187,7 @@ def _plain_runs(sentence: str) -> dict[str, str]:
     return {run: run for start, end, run in runs(sentence) if plain[start] and plain[end - 1]}
 
 
-def _names_in_question(view: View, query: str) -> tuple[dict[str, str], Mapping[str, NamePassages]]:
+def _names_in_question(view: View, query: str, most: int) -> tuple[dict[str, str], Mapping[str, NamePassages]]:
     """Return the known names in the question, the longest ones, with their spelling, and all known ones' passages."""
     spelt = names_in(query)
     candidates = {
@@ -194,7 +195,7 @@ def _names_in_question(view: View, query: str) -> tuple[dict[str, str], Mapping[
         for start, end, run in runs(query, 1)
         if (end - start > 1 or run in spelt) and not COMMON.issuperset(run.split())
     }
-    known = view.named({*candidates.values()}, most_passages(view.count()))
+    known = view.named({*candidates.values()}, most)
     names: dict[str, str] = {}
     at, words = 0, len(folded(query).split())
     while at < words:
