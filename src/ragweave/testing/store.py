@@ -18,7 +18,7 @@ from ragweave.errors import UsageError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import BOXES
 from ragweave.tools.citations import cite
-from ragweave.tools.knowledge import KnowledgeBase, ServedKnowledgeBase, graph, place_at
+from ragweave.tools.knowledge import KnowledgeBase, ServedKnowledgeBase, candidates, graph, place_at
 
 SONG = Document("Tin Harbour is a song by Mara Lind.", id="song", metadata={"title": "Tin Harbour"})
 SINGER = Document("Born in Vell in 1961, she taught music.", id="singer", metadata={"title": "Mara Lind"})
@@ -171,6 +171,7 @@ class KnowledgeStoreTests:
                 Document(
                     f"salt of {year}",
                     metadata={"year": year, "kind": "a" if year < 3 else "b", "day": f"2024-01-0{year + 1}"}
+                    | {"size": [1023, 1024, 1024.5, 1025, -1][year]}
                     | ({"tags": ["x", 10 * year]} if year else {}),
                 )
                 for year in range(5)
@@ -185,6 +186,8 @@ class KnowledgeStoreTests:
                 ({"year": [2, "2", 2.5]}, {2}),
                 ({"year": {"$gte": 2, "$lt": "4"}}, {2, 3}),
                 ({"tags": {"$gt": 10}}, {2, 3, 4}),
+                ({"size": {"$gt": 1024}}, {2, 3}),
+                ({"size": {"$lt": 1024.5}}, {0, 1, 4}),
                 ({"tags": "x"}, {1, 2, 3, 4}),
                 ({"day": {"$gt": "2024-01-02"}}, {2, 3, 4}),
                 ({"kind": {"$ne": "a"}, "tags": {"$exists": True}}, {3, 4}),
@@ -254,6 +257,18 @@ class KnowledgeStoreTests:
             for share in (0.0, 1.0):
                 with patch.multiple(graph, MAX_PASSAGES=1, MAX_SHARE=share):
                     assert any("via" in doc.metadata for doc in search()) == (share == 1)
+
+    def test_names_lead_to_passages_that_a_filter_leaves(self) -> None:
+        """However many others have the name."""
+        with self._named() as (kb, _):
+            years = [
+                Document(f"In {year} she sang.", metadata={"title": "Mara Lind", "year": year}) for year in range(3)
+            ]
+            kb.delete("singer")
+            kb.add([*years, SINGER], "later")
+            with patch.object(candidates, "ENDS", 2):
+                docs = kb.as_retriever(9, "graph", filter={"year": {"$exists": False}}).invoke("Who sang Tin Harbour?")
+            assert docs[0].id == "song" and "singer" in [doc.id for doc in docs if doc.metadata.get("via")]
 
     @contextmanager
     def _named(self) -> Iterator[tuple[KnowledgeBase | ServedKnowledgeBase, Callable[..., list[Document]]]]:

@@ -186,6 +186,24 @@ def test_postgres_answers_by_its_indexes(server: str) -> None:
             assert f"using {index}" in plan or f"on {index}" in plan, plan
 
 
+@pytest.mark.loopback
+def test_postgres_scores_words_as_a_folder_does(server: str, tmp_path: Path) -> None:
+    draw = random.Random(7)
+    texts = (
+        " ".join(f"w{int(draw.paretovariate(0.7)) % 200}" for _ in range(draw.choice([9, 99, 999]))) for _ in range(300)
+    )
+    docs, found = [Document(text, id=str(at)) for at, text in enumerate(texts)], []
+    with (
+        KnowledgeBase.create(tmp_path / "kb", settings={"embedding": None}) as folder,
+        ServedKnowledgeBase(f"pg:{server}#words{next(_NUMBERS)}", settings={"embedding": None}) as served,
+    ):
+        for kb in (folder, served):
+            kb.add(docs, "all", split=False)
+            best = kb.as_retriever(100, "bm25").invoke("w1 w2 w3 w7 w150")
+            found.append({doc.id: doc.metadata["score"] for doc in best})
+    assert found[0].keys() == found[1].keys() and found[1] == pytest.approx(found[0], rel=1e-5)
+
+
 _WRITER = """
     import sys
     from langchain_core.documents import Document
@@ -243,6 +261,24 @@ def test_a_passage_that_lost_its_vector_in_lance_gets_one_again(tmp_path: Path) 
         kb.rebuild()
         assert kb.index_paths(tmp_path.glob("*.txt")).changed == 1
         assert kb.check() == []
+
+
+def test_lance_indexes_new_passages_without_writing_the_old_again(tmp_path: Path) -> None:
+    """Each segment of an index takes in those after it that are not larger; what was replaced is found in none."""
+    lancedb = pytest.importorskip("lancedb")
+    segments = []
+    with ServedKnowledgeBase(f"lance:{tmp_path}/kb", WordEmbeddings()) as kb:
+        for word, count in (("old", 900), ("new", 400), ("few", 40), ("last", 200), ("more", 500)):
+            own = range(count) if word != "more" else range(1000, 1500)
+            kb.add([Document(f"{word}word of City{at}", id=str(at)) for at in own], "all", split=False)
+            data = lancedb.connect(f"{tmp_path}/kb").open_table("passages").to_lance()
+            segments.append([round(rows, -1) for rows in data.stats.index_stats("terms_idx")["num_indexed_rows_per_delta"]])
+            found = kb.as_retriever(999, "bm25").invoke("oldword")
+            assert {doc.page_content.split()[0] for doc in found} == {"oldword"}
+            assert kb.as_retriever(1, "bm25").invoke(f"{word}word")[0].page_content.startswith(word)
+        counts = Counter(doc.page_content.split()[0] for doc in kb.passages())
+        assert counts == {"oldword": 500, "newword": 200, "lastword": 200, "moreword": 500}
+    assert segments == [[900], [500, 400], [500, 360], [500, 400], [1400]]
 
 
 def test_a_chroma_folder_is_read_anew_after_another_process_wrote(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ names. All of them get an exact cosine and a BM25 score, whichever ranking found
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -30,6 +31,8 @@ from ragweave.tools.knowledge.search import base_scores
 from ragweave.tools.knowledge.view import Query, Scores, Source, View
 from ragweave.tools.retrieval.retrievers import DEPTH, Spread
 
+ENDS = 200
+"""New passages that join a pool at once: the best by words and vectors, or the ends of the strongest paths."""
 _SAMPLE = 1000
 """Passages whose vectors tell how a question's cosines are spread."""
 
@@ -124,6 +127,7 @@ class CandidatePool:
         self._view, self._query = view, query
         self._stored: dict[int, Stored] = {}
         self._places: dict[int, int] = {}
+        self._highest: dict[tuple[str, ...], float] = {}
         self._best = view.words(query.terms, DEPTH, query.chosen) if query.terms else {}
         self._words = dict(self._best)
         near = () if query.vector is None else view.near(query.vector, DEPTH, query.chosen)
@@ -132,11 +136,9 @@ class CandidatePool:
         self.include([*self._words, *near])
 
     def include(self, rows: Collection[int]) -> Collection[int]:
-        """Add those of some passages that pass the filter, and return them."""
-        new = [row for row in dict.fromkeys(rows) if row not in self._stored]
+        """Add the first of some passages that pass the filter; return those that the pool has now."""
+        new = self._passing(row for row in dict.fromkeys(rows) if row not in self._stored)
         if new:
-            self._stored |= self._view.passages(new)
-            new = [row for row in new if matches(self._query.chosen, self._stored[row].document.metadata)]
             lacking = [row for row in new if row not in self._words]
             if lacking and self._query.terms and not self._all_words:
                 self._words |= self._view.words(self._query.terms, len(lacking), ALL, lacking)
@@ -144,6 +146,15 @@ class CandidatePool:
             self.rows = np.fromiter(self._places, np.int64)
             self.scores = self._scored()
         return [row for row in rows if row in self._places]
+
+    def _passing(self, rows: Iterable[int]) -> list[int]:
+        """Read passages until `ENDS` pass the filter, and return these."""
+        rest, passing = iter(rows), list[int]()
+        while len(passing) < ENDS and (some := [*islice(rest, ENDS)]):
+            stored = self._view.passages(some)
+            self._stored |= stored
+            passing += [row for row in some if matches(self._query.chosen, stored[row].document.metadata)]
+        return passing
 
     def _scored(self) -> Scores:
         if not self._places:
@@ -174,9 +185,10 @@ class CandidatePool:
         """Return the BM25 score of each passage for some terms, as a share of the best of all passages."""
         if not terms or not self._places:
             return np.zeros(len(self._places), np.float32)
-        best = self._view.words(terms, 1, ALL)
-        scores = {**best, **self._view.words(terms, len(self._places), ALL, [*self._places])}
-        highest = max(scores.values(), default=0) or 1.0
+        if tuple(terms) not in self._highest:
+            self._highest[tuple(terms)] = max(self._view.words(terms, 1, ALL).values(), default=0)
+        scores = self._view.words(terms, len(self._places), ALL, [*self._places])
+        highest = max(self._highest[tuple(terms)], *scores.values(), 1e-9)
         return np.array([scores.get(row, 0) / highest for row in self._places], np.float32)
 
     def documents(self, rows: Sequence[int]) -> dict[int, Document]:

@@ -20,6 +20,7 @@ table, it leads to these passages and to those that are written from then on.
 import hashlib
 import json
 import math
+import os
 import random
 import struct
 import time
@@ -32,6 +33,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("LANCE_LOG", "error")  # it would warn of each empty part of an index of vectors
+
+import lance  # noqa: F401 - `Table.to_lance` needs it
 import lancedb
 import numpy as np
 import pyarrow as pa
@@ -54,11 +58,13 @@ from ragweave.tools.knowledge.view import NamePassages, Scores, Source
 
 _EXACT = 20_000
 """Up to so many passages, vectors are compared one by one."""
-_SMALL_FILES, _UNINDEXED = 64, 2_000
-"""Files of small commits, and rows that searches have to scan, before a writer merges them."""
+_UNINDEXED = 64
+"""Rows that searches have to scan, before a writer indexes them."""
+_FILE = 5_000
+"""Rows of a file that is no longer merged with others."""
 _TRIES = 20
 """Attempts to commit while other hosts commit."""
-_NAMES = 200
+_NAMES = 1_000
 """Names that are counted by one query."""
 _COLUMNS = "id", "kind", "source", "document", "name", "content", "text", "metadata", "terms", "names"
 
@@ -78,23 +84,25 @@ def _tokens(metadata: Mapping[str, Any]) -> list[str]:
         tokens.append(json.dumps([name]))
         for kind, values in kinds.items():
             tokens.append(json.dumps([name, kind]))
-            for value in map(_digits, values):
-                lengths = range(1, len(value) + 1) if kind != "text" else [len(value)]
-                tokens += [json.dumps([name, kind, value[:length]]) for length in lengths]
+            for value in values:
+                digits = _digits(value)
+                lengths = range(1, len(digits)) if kind != "text" else ()
+                tokens += [json.dumps([name, kind, digits[:length]]) for length in lengths]
+                tokens.append(json.dumps([name, kind, digits]))
     return [*dict.fromkeys(tokens)]
 
 
 def _digits(value: float | str) -> str:
-    """Return a text, or 16 digits that sort as a number does."""
+    """Return a text, or digits that sort as a number does, with a dot after them: zeros that follow are left out."""
     if isinstance(value, str):
         return value
     (bits,) = struct.unpack(">Q", struct.pack(">d", value + 0.0))
-    return f"{bits ^ (2**64 - 1 if bits >> 63 else 2**63):016x}"
+    return f"{bits ^ (2**64 - 1 if bits >> 63 else 2**63):016x}".rstrip("0") + "."
 
 
 def _number(digits: str) -> float:
-    """Return the number of 16 digits."""
-    bits = int(digits, 16)
+    """Return the number of all its digits."""
+    bits = int(digits.removesuffix(".").ljust(16, "0"), 16)
     return float(struct.unpack(">d", struct.pack(">Q", bits ^ (2**63 if bits >> 63 else 2**64 - 1)))[0])
 
 
@@ -107,10 +115,10 @@ def _tested(test: Has) -> Iterator[list[str]]:
         if "=" in test.op:
             yield [test.name, kind, digits]
         if test.op != "=":
+            order = ".0123456789abcdef"
             for place, digit in enumerate(digits):
-                others = "0123456789abcdef"
-                at = others.index(digit)
-                for other in others[at + 1 :] if test.op[0] == ">" else others[:at]:
+                at = order.index(digit)
+                for other in order[at + 1 :] if test.op[0] == ">" else order[:at]:
                     yield [test.name, kind, digits[:place] + other]
 
 
@@ -143,13 +151,17 @@ class _View(CandidateView):
     def schema(self) -> pa.Schema:
         return self._table.schema
 
-    def replaced(self, change: Change) -> list[dict[str, Any]]:
-        """Return id and source of the passages that a change replaces."""
-        if change.stays:
-            return []
-        part = [] if change.part is None else [change.part]
-        some = f" AND ({_in('document', part)} OR {_in('name', part)})" if part else ""
-        return self.having(f"kind = 'passage' AND {_in('source', [change.key])}{some}", "id", "source")
+    def replaced(self, changes: Sequence[Change]) -> dict[str, str]:
+        """Return the passages that changes replace, each with its source."""
+        parts: dict[str, list[str]] = {}
+        for change in changes:
+            if change.part is not None:
+                parts.setdefault(change.key, []).append(change.part)
+        tests = [_in("source", (change.key for change in changes if change.part is None and not change.stays))]
+        for key, names in parts.items():
+            tests.append(f"{_in('source', [key])} AND ({_in('document', names)} OR {_in('name', names)})")
+        found = (self.having(f"{_PASSAGE} AND {test}", "id", "source") for test in tests if test != "false")
+        return {row["id"]: row["source"] for rows in found for row in rows}
 
     def loses(self, key: str, gone: Collection[str]) -> bool:
         """Return whether a source loses all its passages."""
@@ -250,7 +262,7 @@ class _View(CandidateView):
             field, *rest = json.loads(token["values"])
             if len(rest) == 1 or (rest and rest[0] == "text"):
                 yield field, rest[0], *(rest[1:] or [None]), token["counts"]
-            elif rest and len(rest[1]) == 16:
+            elif rest and rest[1].endswith("."):
                 yield field, rest[0], _number(rest[1]), token["counts"]
 
     def holders(self, name: str) -> Collection[str]:
@@ -302,9 +314,7 @@ class LanceStore(Engine):
         vectors = [("vector", pa.list_(pa.float32(), size))] if size else []
         schema = pa.schema([*columns, ("position", pa.int64()), *lists, *vectors])
         self._db = lancedb.connect(self._uri)
-        # With stable row ids a merge of files leaves the indexes as they are.
-        options = {"new_table_enable_stable_row_ids": "true"}
-        table = self._db.create_table(self._name, schema=schema, exist_ok=True, storage_options=options)
+        table = self._db.create_table(self._name, schema=schema, exist_ok=True)
         words = FTS(
             base_tokenizer="whitespace", lower_case=False, stem=False, remove_stop_words=False, ascii_folding=False
         )
@@ -337,6 +347,7 @@ class LanceStore(Engine):
             try:
                 batches = pa.RecordBatchReader.from_batches(table.schema, _batches(_View(table), changes, terms))
                 if self._merge(table, batches):
+                    self._tend()
                     return
             except RuntimeError as error:
                 if not _lost_race(error):
@@ -344,16 +355,15 @@ class LanceStore(Engine):
             time.sleep(random.random() * 0.1 * number)
         raise KnowledgeBaseError(f"{self._uri}: too many hosts write at the same time; try again")
 
-    def tend(self) -> None:
-        """Merge small files and what the indexes lack, if there is much; make the index of vectors for many passages."""
+    def _tend(self) -> None:
+        """Index what is new, and merge small files, if there is much; make the index of vectors for many passages."""
         table = self._latest()
-        level = int(math.log(max(table.count_rows(), 1) / _EXACT, 4)) if table.count_rows() > _EXACT else -1
         indexes = {index.name: index for index in table.list_indices()}
-        small = table.stats()["fragment_stats"]["num_small_fragments"]
         try:
-            if small > _SMALL_FILES or indexes["terms_idx"].num_unindexed_rows > _UNINDEXED:
+            if indexes["terms_idx"].num_unindexed_rows > _UNINDEXED:
                 table.delete("kind = 'gone'")
-                table.optimize(cleanup_older_than=timedelta(days=1))
+                self._index(self._latest().to_lance())
+            level = int(math.log(max(table.count_rows(), 1) / _EXACT, 4)) if table.count_rows() > _EXACT else -1
             if "vector" in table.schema.names and level >= 0 and f"vectors_{level}" not in indexes:
                 partitions = int(math.sqrt(_EXACT * 4 ** (level + 0.5)))
                 config = IvfSq(distance_type="cosine", num_partitions=partitions)
@@ -361,9 +371,24 @@ class LanceStore(Engine):
                 for name in indexes:
                     if name.startswith("vectors_"):
                         table.drop_index(name)
-        except RuntimeError as error:  # another host does the same
+        except (RuntimeError, OSError) as error:  # another host does the same
             if not _lost_race(error):
                 raise
+
+    def _index(self, data: Any) -> None:
+        """Add new rows to the indexes, in a segment of their own, which takes in those that are not larger.
+
+        So a row is written a few times, however large the table is; `Table.optimize` would write all of it.
+        """
+        data.optimize.compact_files(target_rows_per_fragment=_FILE)
+        index = data.stats.index_stats("terms_idx")
+        segments, rows = 0, index["num_unindexed_rows"]
+        for size in reversed(index["num_indexed_rows_per_delta"]):
+            if size > rows:
+                break
+            segments, rows = segments + 1, rows + size
+        data.optimize.optimize_indices(num_indices_to_merge=segments)
+        data.cleanup_old_versions(older_than=timedelta(days=1))
 
     def check(self) -> list[str]:
         """Return what is wrong, one line per fault."""
@@ -388,7 +413,7 @@ class LanceStore(Engine):
         self._db = None
 
 
-def _lost_race(error: RuntimeError) -> bool:
+def _lost_race(error: Exception) -> bool:
     """Return whether a commit failed because other hosts committed at the same time."""
     return any(word in str(error).lower() for word in ("conflict", "contention", "concurrent"))
 
@@ -397,7 +422,7 @@ def _batches(view: _View, changes: Sequence[Change], terms: Callable[[str], list
     """Yield the rows of a write: new passages, those that go, the sources, and the settings."""
     schema = view.schema()
     (settings,) = view.having("kind = 'settings'", "id", "kind", "metadata", "position")
-    gone = {row["id"]: row["source"] for change in changes for row in view.replaced(change)}
+    gone = view.replaced(changes)
     kept = Counter(dict.fromkeys(gone.values(), 0))
     first = settings["position"]
     places: Counter[tuple[str, str | None]] = Counter()

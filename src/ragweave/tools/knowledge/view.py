@@ -67,7 +67,10 @@ class Pool(Protocol):
     """Their base scores; 0 if they do not pass the filter."""
 
     def include(self, rows: Collection[int]) -> Collection[int]:
-        """Add those of some passages that pass the filter, and return them; the others keep their places."""
+        """Add passages that pass the filter, the first of those given if there are many; return those that it has now.
+
+        The others keep their places.
+        """
 
     def places(self, rows: Collection[int]) -> NDArray[np.int64]:
         """Return where some of its passages stand in `scores`."""
