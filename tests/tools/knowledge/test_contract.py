@@ -204,6 +204,17 @@ def test_postgres_scores_words_as_a_folder_does(server: str, tmp_path: Path) -> 
     assert found[0].keys() == found[1].keys() and found[1] == pytest.approx(found[0], rel=1e-5)
 
 
+@pytest.mark.loopback
+def test_postgres_finds_two_common_words_together(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ragweave.tools.knowledge.postgres.SCORED", 10)
+    texts = [*("salt is white" for _ in range(20)), *("pepper is black" for _ in range(20)), "salt beside pepper"]
+    docs = [Document(text, id=str(at)) for at, text in enumerate(texts)]
+    with ServedKnowledgeBase(f"pg:{server}#common{next(_NUMBERS)}", settings={"embedding": None}) as kb:
+        kb.add(docs, "all")
+        found = kb.as_retriever(3, "bm25").invoke("salt pepper")
+    assert [doc.page_content for doc in found[:1]] == ["salt beside pepper"] and len(found) > 1
+
+
 _WRITER = """
     import sys
     from langchain_core.documents import Document
@@ -272,7 +283,9 @@ def test_lance_indexes_new_passages_without_writing_the_old_again(tmp_path: Path
             own = range(count) if word != "more" else range(1000, 1500)
             kb.add([Document(f"{word}word of City{at}", id=str(at)) for at in own], "all", split=False)
             data = lancedb.connect(f"{tmp_path}/kb").open_table("passages").to_lance()
-            segments.append([round(rows, -1) for rows in data.stats.index_stats("terms_idx")["num_indexed_rows_per_delta"]])
+            segments.append(
+                [round(rows, -1) for rows in data.stats.index_stats("terms_idx")["num_indexed_rows_per_delta"]]
+            )
             found = kb.as_retriever(999, "bm25").invoke("oldword")
             assert {doc.page_content.split()[0] for doc in found} == {"oldword"}
             assert kb.as_retriever(1, "bm25").invoke(f"{word}word")[0].page_content.startswith(word)

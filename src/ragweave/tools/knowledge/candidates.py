@@ -7,7 +7,6 @@ names. All of them get an exact cosine and a BM25 score, whichever ranking found
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -32,7 +31,7 @@ from ragweave.tools.knowledge.view import Query, Scores, Source, View
 from ragweave.tools.retrieval.retrievers import DEPTH, Spread
 
 ENDS = 200
-"""New passages that join a pool at once: the best by words and vectors, or the ends of the strongest paths."""
+"""New passages that join a pool at once: the ends of the strongest paths over names."""
 _SAMPLE = 1000
 """Passages whose vectors tell how a question's cosines are spread."""
 
@@ -106,14 +105,22 @@ class CandidateView(View):
         wanted = Every((chosen, Has(name, "?"))) if name else chosen
         return counted(doc.metadata for doc in self.documents(self.rows(wanted).tolist()).values())
 
+    def known_kinds(self, _name: str) -> Collection[Kind]:
+        """Return the kinds that a field's values may have."""
+        return KINDS
+
     def kinds(self, name: str, chosen: Condition) -> dict[Kind, Any]:
         """Return the kinds of the values that they have in a field, each with a value."""
-        kinds: dict[Kind, Any] = {}
-        for kind in KINDS:
+        kinds, known = dict[Kind, Any](), self.known_kinds(name)
+        for kind in (kind for kind in KINDS if kind in known):
             rows = self.rows(Every((chosen, Has(name, "?", ((kind, 0.0),)))), 1)
             for doc in self.documents(rows.tolist()).values():
                 kinds[kind] = next(shown(key) for key in keys_of(doc.metadata[name]) if key[0] == kind)
         return kinds
+
+    def passing(self, rows: Sequence[int], chosen: Condition) -> Collection[int]:
+        """Return those of some passages that pass a filter; here they are read, which a store may do without."""
+        return {row for row, stored in self.passages(rows).items() if matches(chosen, stored.document.metadata)}
 
     def pool(self, query: Query) -> "CandidatePool":
         """Return the best passages by words and by vectors, with their scores."""
@@ -133,28 +140,28 @@ class CandidatePool:
         near = () if query.vector is None else view.near(query.vector, DEPTH, query.chosen)
         self._all_words = len(self._words) < DEPTH
         self.rows, self.scores = np.zeros(0, np.int64), np.zeros(0, np.float32)
-        self.include([*self._words, *near])
+        self._add([*dict.fromkeys([*self._words, *near])])
 
     def include(self, rows: Collection[int]) -> Collection[int]:
         """Add the first of some passages that pass the filter; return those that the pool has now."""
-        new = self._passing(row for row in dict.fromkeys(rows) if row not in self._stored)
-        if new:
-            lacking = [row for row in new if row not in self._words]
-            if lacking and self._query.terms and not self._all_words:
-                self._words |= self._view.words(self._query.terms, len(lacking), ALL, lacking)
-            self._places |= {row: place for place, row in enumerate(new, len(self._places))}
-            self.rows = np.fromiter(self._places, np.int64)
-            self.scores = self._scored()
+        new = [row for row in dict.fromkeys(rows) if row not in self._stored]
+        if new and self._query.chosen != ALL:
+            passing = self._view.passing(new, self._query.chosen)
+            new = [row for row in new if row in passing]
+        self._add(new[:ENDS])
         return [row for row in rows if row in self._places]
 
-    def _passing(self, rows: Iterable[int]) -> list[int]:
-        """Read passages until `ENDS` pass the filter, and return these."""
-        rest, passing = iter(rows), list[int]()
-        while len(passing) < ENDS and (some := [*islice(rest, ENDS)]):
-            stored = self._view.passages(some)
-            self._stored |= stored
-            passing += [row for row in some if matches(self._query.chosen, stored[row].document.metadata)]
-        return passing
+    def _add(self, new: Sequence[int]) -> None:
+        """Read passages, and score them."""
+        if not new:
+            return
+        self._stored |= self._view.passages(new)
+        lacking = [row for row in new if row not in self._words]
+        if lacking and self._query.terms and not self._all_words:
+            self._words |= self._view.words(self._query.terms, len(lacking), ALL, lacking)
+        self._places |= {row: place for place, row in enumerate(new, len(self._places))}
+        self.rows = np.fromiter(self._places, np.int64)
+        self.scores = self._scored()
 
     def _scored(self) -> Scores:
         if not self._places:

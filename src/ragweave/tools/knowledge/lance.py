@@ -62,6 +62,8 @@ _UNINDEXED = 64
 """Rows that searches have to scan, before a writer indexes them."""
 _FILE = 5_000
 """Rows of a file that is no longer merged with others."""
+_CACHE = 2**31
+"""Bytes of the indexes that a connection keeps in memory; LanceDB itself would keep three times as many."""
 _TRIES = 20
 """Attempts to commit while other hosts commit."""
 _NAMES = 1_000
@@ -254,6 +256,10 @@ class _View(CandidateView):
         rows = (query.limit(limit) if limit else query).to_arrow().to_pylist()
         return np.array([row for _, row in sorted((row["position"], row["_rowid"]) for row in rows)], np.int64)
 
+    def passing(self, rows: Sequence[int], chosen: Condition) -> Collection[int]:
+        some = f"_rowid IN ({', '.join(map(str, rows))})"
+        return {row["_rowid"] for row in self.having(f"{some} AND {_where(chosen)}", "position")}
+
     def counted(self, chosen: Condition, name: str = "") -> Iterable[Count]:
         """Return the values of passages, from the column that filters test."""
         where = _where(Every((chosen, Has(name, "?"))) if name else chosen)
@@ -286,11 +292,15 @@ class LanceStore(Engine):
         self._uri, self._name = uri, name or "passages"
         self._db: Any = None
 
+    def _connected(self) -> Any:
+        """Return the connection."""
+        if self._db is None:
+            self._db = lancedb.connect(self._uri, session=lancedb.Session(index_cache_size_bytes=_CACHE))
+        return self._db
+
     def _latest(self) -> Any:
         """Return the newest version; what others commit later does not change it."""
-        if self._db is None:
-            self._db = lancedb.connect(self._uri)
-        return self._db.open_table(self._name)
+        return self._connected().open_table(self._name)
 
     def settings(self) -> IndexSettings | None:
         """Return how it was made; None if there is none."""
@@ -313,8 +323,7 @@ class LanceStore(Engine):
         lists = [(name, pa.list_(pa.string())) for name in ("about", "values")]
         vectors = [("vector", pa.list_(pa.float32(), size))] if size else []
         schema = pa.schema([*columns, ("position", pa.int64()), *lists, *vectors])
-        self._db = lancedb.connect(self._uri)
-        table = self._db.create_table(self._name, schema=schema, exist_ok=True)
+        table = self._connected().create_table(self._name, schema=schema, exist_ok=True)
         words = FTS(
             base_tokenizer="whitespace", lower_case=False, stem=False, remove_stop_words=False, ascii_folding=False
         )
@@ -405,8 +414,7 @@ class LanceStore(Engine):
 
     def drop(self) -> None:
         """Delete the table."""
-        self._latest()
-        self._db.drop_table(self._name)
+        self._connected().drop_table(self._name)
 
     def close(self) -> None:
         """Let the connection go."""

@@ -5,6 +5,7 @@
     passages    terms (GIN), the values that filters test (GIN), vector (HNSW, made when the first write is done)
     words       how many passages have a term
     mentions    which passage has which names
+    kinds       which kinds of values the passages' fields have, or had
 
 A write is one transaction, and so is a search, which reads one state. Writers take turns by an advisory lock, which
 they take after embedding.
@@ -32,7 +33,7 @@ from psycopg_pool import ConnectionPool
 
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.candidates import CandidateView, Stored
-from ragweave.tools.knowledge.filters import Condition, Count, Every, Not, Some, stored_values
+from ragweave.tools.knowledge.filters import Condition, Count, Every, Kind, Not, Some, stored_values
 from ragweave.tools.knowledge.names import names_of
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.staging import Change, Engine
@@ -61,16 +62,17 @@ CREATE TABLE mentions (
     name text NOT NULL, about boolean NOT NULL, passage bigint NOT NULL REFERENCES passages ON DELETE CASCADE,
     PRIMARY KEY (name, passage) INCLUDE (about));
 CREATE INDEX ON mentions (passage);
+CREATE TABLE kinds (field text, kind text, PRIMARY KEY (field, kind));
 """
-_TABLES = "mentions", "passages", "words", "sources", "settings"
+_TABLES = "mentions", "passages", "words", "kinds", "sources", "settings"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('ragweave'), hashtext(current_schema()))"
 _COUNTED = "SELECT lexeme AS term, count(*) AS passages FROM passages, unnest(terms) GROUP BY 1"
 _VALUES = (
     "SELECT f.key, k.key, v.value, count(*) FROM passages, jsonb_each(fields) f, jsonb_each(f.value) k, "
     "LATERAL (SELECT NULL::jsonb AS value UNION ALL SELECT jsonb_array_elements(k.value)) v"
 )
-_SCORED = 4_000
-"""Passages that are scored by words: those of a question's rarest terms, about so many."""
+SCORED = 4_000
+"""Passages that are scored by words, at most, for each of `_queries`."""
 _MAX_POSITION, _MAX_POSITIONS = 16_383, 255
 """The highest position, and the most positions, that PostgreSQL stores of a term."""
 _MAX_TERM = 500
@@ -108,6 +110,24 @@ def _where(chosen: Condition) -> tuple[str, list[Any]]:
 def _quoted(term: str) -> str:
     """Return a term as tsvector and tsquery take it."""
     return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _queries(terms: Sequence[tuple[str, int]]) -> Iterator[str]:
+    """Yield queries for passages with some terms, each of which is asked if those before find too few.
+
+    First any of the rarest that `SCORED` passages may have, then each other one with one more, then any one.
+
+    Args:
+        terms: Each with the number of passages that have it, the rarest first.
+    """
+    words = [_quoted(term) for term, _ in terms]
+    rare = sum(total <= SCORED for total in accumulate(number for _, number in terms))
+    if rare:
+        yield " | ".join(words[:rare])
+    for at in range(rare, len(words) if len(words) > 1 else 0):
+        yield f"{words[at]} & ({' | '.join(words[:at] + words[at + 1 :])})"
+    if rare < len(words):
+        yield " | ".join(words)
 
 
 class _View(CandidateView):
@@ -155,14 +175,12 @@ class _View(CandidateView):
         if among is not None:
             return self._scored("id = ANY(%s)", [[*among]], weights, norms, k)
         where, values = _where(chosen)
-        so_far = accumulate(df for _, df in known)
-        rarest = [term for (term, _), total in zip(known, so_far, strict=True) if total <= _SCORED]
-        best: Mapping[int, float] = {}
-        for some in (rarest, [*weights]):  # under a filter the rarest may find few: then any term will do
-            if some and len(best) < k:
-                any_of = " | ".join(map(_quoted, some))
-                best = self._scored(f"terms @@ %s::tsquery AND {where}", [any_of, *values], weights, norms, k)
-        return best
+        best: dict[int, float] = {}
+        for query in _queries(known):
+            if len(best) < k:
+                some = f"terms @@ %s::tsquery AND {where} LIMIT {SCORED}"
+                best |= self._scored(some, [query, *values], weights, norms, k)
+        return dict(sorted(best.items(), key=lambda scored: (-scored[1], scored[0]))[:k])
 
     def _scored(
         self, where: str, values: list[Any], weights: Mapping[str, float], norms: tuple[float, float], k: int
@@ -235,6 +253,14 @@ class _View(CandidateView):
         query = f"{_VALUES} WHERE {where} AND f.key = coalesce(nullif(%s, ''), f.key) GROUP BY 1, 2, 3"
         for field, kind, value, count in self._rows(query, *values, name):
             yield field, kind, float(value) if isinstance(value, int) else value, count
+
+    def known_kinds(self, name: str) -> Collection[Kind]:
+        return [kind for (kind,) in self._rows("SELECT kind FROM kinds WHERE field = %s", name)]
+
+    def passing(self, rows: Sequence[int], chosen: Condition) -> Collection[int]:
+        where, values = _where(chosen)
+        passing = self._rows(f"SELECT id FROM passages WHERE id = ANY(%s) AND {where}", [*rows], *values)
+        return {row for (row,) in passing}
 
     def holders(self, name: str) -> Collection[str]:
         query = "SELECT DISTINCT source FROM passages WHERE name = %s OR document = %s"
@@ -312,6 +338,11 @@ class PostgresStore(Engine):
             db.execute(
                 "INSERT INTO words SELECT lexeme, count(*) FROM passages, unnest(terms) WHERE id >= %s GROUP BY 1 ORDER BY 1 "
                 "ON CONFLICT (term) DO UPDATE SET passages = words.passages + excluded.passages",
+                (first,),
+            )
+            db.execute(
+                "INSERT INTO kinds SELECT DISTINCT f.key, k.key FROM passages, jsonb_each(fields) f, jsonb_each(f.value) k "
+                "WHERE id >= %s ON CONFLICT DO NOTHING",
                 (first,),
             )
             db.execute(
