@@ -88,7 +88,7 @@ class Engine(ABC):
         """Close connections."""
 
     def tend(self) -> None:  # noqa: B027
-        """Make or merge indexes, after a write."""
+        """Make indexes that are made faster of all that was written than as it is written."""
 
     def check(self) -> list[str]:
         """Return what is wrong, one line per fault."""
