@@ -115,7 +115,7 @@ def _quoted(term: str) -> str:
 def _queries(terms: Sequence[tuple[str, int]]) -> Iterator[str]:
     """Yield queries for passages with some terms, each of which is asked if those before find too few.
 
-    First any of the rarest that `SCORED` passages may have, then each other one with one more, then any one.
+    First any of the rarest that `SCORED` passages may have, then each other one with a rarer one, then any one.
 
     Args:
         terms: Each with the number of passages that have it, the rarest first.
@@ -124,8 +124,8 @@ def _queries(terms: Sequence[tuple[str, int]]) -> Iterator[str]:
     rare = sum(total <= SCORED for total in accumulate(number for _, number in terms))
     if rare:
         yield " | ".join(words[:rare])
-    for at in range(rare, len(words) if len(words) > 1 else 0):
-        yield f"{words[at]} & ({' | '.join(words[:at] + words[at + 1 :])})"
+    for at in range(max(rare, 1), len(words)):
+        yield f"{words[at]} & ({' | '.join(words[:at])})"
     if rare < len(words):
         yield " | ".join(words)
 
