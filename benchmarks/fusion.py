@@ -28,7 +28,7 @@ from ragweave.tools.embeddings.named import unit
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.bm25_index import Bm25Index, top_k
 from ragweave.tools.retrieval.retrievers import Scores, Spread, fused_scores, reciprocal_rank_fusion
-from vectors import StoredE5, StoredEmbeddings
+from vectors import MODELS
 
 RESULTS = Path(__file__).parent / "results" / "fusion.json"
 
@@ -86,14 +86,13 @@ def measure(corpus: str, model: str) -> dict[str, Any]:
     texts = [indexed_text(doc.page_content, doc.metadata) for doc in documents]
     analyzer = analyzer_for("english")
     bm25 = Bm25Index.of(map(analyzer.index_terms, texts))
-    embeddings = StoredE5() if model == "e5" else StoredEmbeddings()
+    embeddings = MODELS[model]()
     vectors = unit(embeddings.embed_documents(texts))
     row: dict[str, Any] = {"passages": len(texts), "date": time.strftime("%Y-%m-%d")}
     for name, asked in questions.items():
         values: dict[str, list[float]] = {rule: [] for rule in RULES}
         for each in asked:
             words, near = bm25.score(analyzer.terms(each.text)), vectors @ unit([embeddings.embed_query(each.text)])[0]
-            near = np.float32(0.7) + np.float32(0.3) * near if model == "rescaled" else near
             for rule, fuse in RULES.items():
                 best = [ids[at] for at in top_k(fuse(words, near).astype(np.float32), 10)]
                 values[rule].append((ndcg if name == "scifact" else recall)(best, each))
@@ -109,7 +108,7 @@ def measure(corpus: str, model: str) -> dict[str, Any]:
 def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--models", nargs="+", choices=("minilm", "rescaled", "e5"), default=["minilm", "rescaled"])
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=["minilm", "rescaled"])
     parser.add_argument("--corpora", nargs="+", choices=("together", *SETS), default=["together"])
     parser.add_argument("--table", action="store_true", help="print what is recorded")
     options = parser.parse_args()

@@ -3,8 +3,8 @@
     python docs/sync.py            # what `make sync` runs
     python docs/sync.py --check    # what `make lint` runs: fails where a file is stale, and names it
 
-Generated are `langgraph.json`'s graphs, the names that type checkers see, `docs/commands.md`, `docs/methods.md`, the public
-interface in `tests/api.txt`, and the blocks between `<!-- NAME: begin -->` and `<!-- NAME: end -->` in the docs. The
+Generated are `langgraph.json`'s graphs, the names that type checkers see, `docs/methods.md`, the public interface
+in `tests/api.txt`, and the blocks between `<!-- NAME: begin -->` and `<!-- NAME: end -->` in the docs. The
 site's own pages (`hooks/pages.py`) are made when it is built.
 """
 
@@ -21,10 +21,6 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-import typer
-from typer.main import get_command
-
-from ragweave.cli.main import app
 from ragweave.evaluation import METRICS
 from ragweave.evaluation.reproduce import listing
 from ragweave.evaluation.statistics import holm
@@ -220,24 +216,6 @@ def file_types() -> str:
     return table("type | files | passages are made of", rows)
 
 
-def commands() -> str:
-    """Return the page of the commands, with each one's arguments and options, as `--help` shows them."""
-    group: Any = get_command(app)
-    root = typer.Context(group, info_name="ragweave")
-    parts = ["# Commands", "Made from the program's own help by `make sync`. `ragweave COMMAND --help` shows the same."]
-    for name in group.list_commands(root):
-        command = group.get_command(root, name)
-        context = typer.Context(command, info_name=name, parent=root)
-        records = [parameter.get_help_record(context) for parameter in command.params]
-        parts += [
-            f"## {name}",
-            f"`ragweave {name} {' '.join(command.collect_usage_pieces(context))}`",
-            inspect.cleandoc(command.help),
-            table("argument or option | meaning", [(f"`{names}`", about) for names, about in filter(None, records)]),
-        ]
-    return "\n\n".join(parts) + "\n"
-
-
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"recall": recall},
     "docs/graph-retrieval.md": {"retrieval": retrieval, "among": among},
@@ -344,7 +322,6 @@ def generated() -> dict[Path, str]:
     """Return every generated file, as it should be."""
     names, settings = ROOT / "src/ragweave/names.py", ROOT / "langgraph.json"
     files = {
-        ROOT / "docs/commands.md": commands(),
         ROOT / "docs/methods.md": methods(),
         ROOT / "tests/api.txt": api(),
         names: with_names(names.read_text("utf-8")),

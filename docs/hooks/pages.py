@@ -1,4 +1,4 @@
-"""Pages that are made when the site is built: one for each method, lists of what has a name, and `llms.txt`."""
+"""Pages that are made when the site is built: methods, commands, lists of what has a name, and `llms.txt`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
+import typer
 from mkdocs.structure.files import File, Files
+from typer.main import get_command
 
 from ragweave import METHODS, build_graph
+from ragweave.cli.main import app
 from ragweave.datasets import FORMATS
 from ragweave.evaluation import METRICS
 from ragweave.evaluation.reproduce import listing
@@ -74,6 +77,7 @@ def on_files(files: Files, config: Any) -> Files:
         picture = build_graph(method)._repr_mimebundle_()["image/svg+xml"]
         files.append(File.generated(config, f"methods/{method.name}.md", content=method_page(method, rows)))
         files.append(File.generated(config, f"methods/{method.name}.svg", content=picture))
+    files.append(File.generated(config, "commands.md", content=commands()))
     files.append(File.generated(config, "lists.md", content=lists()))
     files.append(File.generated(config, "llms.txt", content=llms(files)))
     return files
@@ -149,6 +153,24 @@ def lists() -> str:
             table(["paper", "table", "shows", "data sets"], listing()),
         ]
     )
+
+
+def commands() -> str:
+    """Return the page of the commands, with each one's arguments and options, as `--help` shows them."""
+    group: Any = get_command(app)
+    root = typer.Context(group, info_name="ragweave")
+    parts = ["# Commands", "`ragweave COMMAND --help` shows the same."]
+    for name in group.list_commands(root):
+        command = group.get_command(root, name)
+        context = typer.Context(command, info_name=name, parent=root)
+        records = [parameter.get_help_record(context) for parameter in command.params]
+        parts += [
+            f"## {name}",
+            f"`ragweave {name} {' '.join(command.collect_usage_pieces(context))}`",
+            inspect.cleandoc(command.help),
+            table(["argument or option", "meaning"], [(f"`{names}`", about) for names, about in filter(None, records)]),
+        ]
+    return "\n\n".join(parts) + "\n"
 
 
 def options_table(method: Method) -> str:
