@@ -9,6 +9,7 @@ population: in each round a user's questions are drawn from it, with replacement
 """
 
 import argparse
+import asyncio
 import gzip
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ragweave.evaluation.race import ALPHA, RESERVED, Answer, Goal, Verdict, confirm, race
+from ragweave.evaluation.race import ALPHA, RESERVED, Answer, Answers, Goal, Verdict, confirm, race
 from ragweave.evaluation.statistics import bootstrap
 
 RECORDED = Path(__file__).parent / "results" / "real_models"
@@ -70,14 +71,17 @@ class World:
         }
         if not halving:
             return Goal().ranked(self.arms, answers, names, is_last=True)[0], len(self.arms) * len(names)
-        steps, taken = race(self.arms, names, Goal()), 0
-        try:
-            step = next(steps)
-            while True:
-                taken += len(step[0]) * len(step[1])
-                step = steps.send(answers)
-        except StopIteration as end:
-            return str(end.value), taken
+        taken = 0
+
+        async def ask(entered: Sequence[str], block: Sequence[str]) -> Answers:
+            nonlocal taken
+            taken += len(entered) * len(block)
+            return answers
+
+        async def leaders() -> list[str]:
+            return [leader async for leader, *_ in race(self.arms, names, Goal(), ask)]
+
+        return asyncio.run(leaders())[-1], taken
 
     def tune(self, seed: int, *, halving: bool = True, reserved: float = RESERVED) -> tuple[str, Verdict | None, int]:
         """Return the finalist, the verdict on it, and how many answers that took."""

@@ -1,24 +1,28 @@
 """The race and its test, on made-up answers."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
-from ragweave.evaluation.race import Answer, Goal, Step, block_sizes, confirm, detectable, needed, race
+from ragweave.evaluation.race import Answer, Goal, block_sizes, confirm, detectable, needed, race
 
 QUESTIONS = [str(number) for number in range(64)]
 ARMS = ["base", *(f"arm{number}" for number in range(15))]
 Table = dict[str, dict[str, Answer]]
+Step = tuple[Sequence[str], Sequence[str]]
 
 
 def run(arms: Sequence[str], answers: Table, goal: Goal | None = None) -> tuple[str, list[Step]]:
-    steps, asked = race(arms, QUESTIONS, goal or Goal()), []
-    try:
-        step = next(steps)
-        while True:
-            asked.append(step)
-            step = steps.send(answers)
-    except StopIteration as end:
-        return end.value, asked
+    asked: list[Step] = []
+
+    async def ask(entered: Sequence[str], block: Sequence[str]) -> Table:
+        asked.append((entered, block))
+        return answers
+
+    async def leaders() -> list[str]:
+        return [leader async for leader, _, _ in race(arms, QUESTIONS, goal or Goal(), ask)]
+
+    return asyncio.run(leaders())[-1], asked
 
 
 def table(worth: Mapping[str, float], cost: Callable[[str], float] = lambda _arm: 100.0) -> Table:

@@ -8,7 +8,7 @@ Sources: Jamieson and Talwalkar 2016 (successive halving); Noreen 1989 (paired r
 """
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist, fmean, stdev
 from typing import NamedTuple, TypeAlias
@@ -38,9 +38,8 @@ class Answer(NamedTuple):
 
 Answers: TypeAlias = Mapping[str, Mapping[str, Answer]]
 """By arm and question."""
-Step: TypeAlias = tuple[list[str], list[str]]
-"""Arms, and the next block of questions, which all of them are to answer."""
-Race: TypeAlias = Generator[Step, Answers, str]
+Ask: TypeAlias = Callable[[Sequence[str], Sequence[str]], Awaitable[Answers]]
+"""Asks arms the next block of questions, and returns all answers so far."""
 
 
 @dataclass(frozen=True)
@@ -90,19 +89,23 @@ def block_sizes(arms: int, questions: int) -> list[tuple[int, int]]:
     return blocks
 
 
-def race(arms: Sequence[str], questions: Sequence[str], goal: Goal) -> Race:
-    """Yield steps, take the answers, and return the finalist; if it is the incumbent, there is nothing to confirm.
+async def race(
+    arms: Sequence[str], questions: Sequence[str], goal: Goal, ask: Ask
+) -> AsyncIterator[tuple[str, int, dict[str, float]]]:
+    """Yield the leader, the number of answered questions, and the means of all arms that answered them, block by block.
 
-    After each block the better half stays, and the next block doubles the questions. The incumbent answers every block,
-    because every comparison is paired with it.
+    The last leader is the finalist; if it is the incumbent, there is nothing to confirm. After each block the better half
+    stays, and the next block doubles the questions. The incumbent answers every block, because every comparison is paired
+    with it.
     """
     incumbent, done, alive = arms[0], 0, [*arms]
     for count, size in block_sizes(len(arms), len(questions)):
         entered = [incumbent, *(arm for arm in alive[:count] if arm != incumbent)]
-        answers = yield entered, [*questions[done:size]]
-        done = size
-        alive = goal.ranked(entered, answers, questions[:done], is_last=done == len(questions))
-    return alive[0]
+        answers = await ask(entered, questions[done:size])
+        done, asked = size, questions[:size]
+        alive = goal.ranked(entered, answers, asked, is_last=done == len(questions))
+        scores = {arm: [answers[arm][name].score for name in asked if name in answers[arm]] for arm in entered}
+        yield alive[0], done, {arm: fmean(values) for arm, values in scores.items() if values}
 
 
 class Verdict(NamedTuple):

@@ -11,7 +11,7 @@ The folder is that of a `Run`: what was answered is not asked again, so the same
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from importlib.metadata import version
@@ -29,7 +29,7 @@ from ragweave.evaluation.folder import Record, read_results
 from ragweave.evaluation.metrics import MAIN, METRICS, Metric
 from ragweave.evaluation.metrics.metric import Score, State
 from ragweave.evaluation.metrics.passages import answer_recall, gold_names, recall_at
-from ragweave.evaluation.race import RESERVED, Answer, Goal, Verdict, block_sizes, confirm, detectable, race
+from ragweave.evaluation.race import RESERVED, Answer, Answers, Goal, Verdict, block_sizes, confirm, detectable, race
 from ragweave.evaluation.report import Lost, dollars_of, lost_of, trace_of
 from ragweave.evaluation.run import Run, Summary
 from ragweave.evaluation.systems import GraphSystem, own_prompts
@@ -505,8 +505,14 @@ async def _work(
     tuning: Tuning, arms: list[Arm], parts: Parts, choose: Sequence[str], reserved: Sequence[str], rewrite: Any
 ) -> Outcome:
     choose = choose[: await affordable(tuning, arms, parts, choose, len(reserved))]
-    course, finalist = list[tuple[int, dict[str, float]]](), arms[0]
-    async for finalist, done, means in _race(tuning, arms, choose):
+    course, finalist, by_name = list[tuple[int, dict[str, float]]](), arms[0], {arm.name: arm for arm in arms}
+
+    async def ask(names: Sequence[str], block: Sequence[str]) -> Answers:
+        await tuning.ask([by_name[name] for name in names], block)
+        return tuning.answers
+
+    async for leader, done, means in race([*by_name], choose, tuning.goal, ask):
+        finalist = by_name[leader]
         course.append((done, means))
         answered = tuning.answers[finalist.name].keys() if done == len(choose) else set()
         tested = 0 if done == len(choose) and finalist == arms[0] else len({*reserved} - answered)
@@ -547,28 +553,6 @@ async def _work(
     about = {"decision": decision(outcome), "data": data, "versions": versions}
     write_choice(outcome.choice, _chosen(tuning, outcome.chosen), about)
     return outcome
-
-
-async def _race(
-    tuning: Tuning, arms: Sequence[Arm], names: Sequence[str]
-) -> AsyncIterator[tuple[Arm, int, dict[str, float]]]:
-    """Yield the leader, the number of answered questions, and the means of all arms that answered them, block by block."""
-    by_name, done = {arm.name: arm for arm in arms}, 0
-    steps = race([*by_name], names, tuning.goal)
-    entered, block = next(steps)
-    while True:
-        await tuning.ask([by_name[name] for name in entered], block)
-        done += len(block)
-        is_last = done == len(names)
-        leader = tuning.goal.ranked(entered, tuning.answers, names[:done], is_last=is_last)[0]
-        scores = {
-            name: [tuning.answers[name][at].score for at in names[:done] if at in tuning.answers[name]]
-            for name in entered
-        }
-        yield by_name[leader], done, {name: fmean(values) for name, values in scores.items() if values}
-        if is_last:
-            return
-        entered, block = steps.send(tuning.answers)
 
 
 def _progress(
