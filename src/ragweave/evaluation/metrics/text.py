@@ -28,17 +28,12 @@ def squad_normalize(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_ASCII)).split())
 
 
-def fold(text: str) -> str:
-    """Return a text in lower case with one form of each letter, quote, dash and space."""
-    plain = unicodedata.normalize("NFKC", text).translate(_SAME).casefold()
-    return "".join(char for char in plain if unicodedata.category(char) != "Cf")
-
-
 @lru_cache(maxsize=1 << 14)
 def all_words(text: str) -> tuple[str, ...]:
-    """Return a text's words, folded and without punctuation; in scripts without spaces, its letters."""
-    plain = _THOUSANDS.sub("", fold(text))
-    letters = (char for char in plain if not unicodedata.category(char).startswith("P"))
+    """Return a text's words in lower case and without punctuation; in scripts without spaces, its letters."""
+    plain = unicodedata.normalize("NFKC", text).translate(_SAME).casefold()
+    visible = "".join(char for char in plain if unicodedata.category(char) != "Cf")
+    letters = (char for char in _THOUSANDS.sub("", visible) if not unicodedata.category(char).startswith("P"))
     return tuple(_UNSPACED.sub(r" \1 ", "".join(letters)).split())
 
 
