@@ -205,11 +205,10 @@ def opener(
         system = read_system(spec, settings.options)
         how = system.retriever or settings.retriever
         return graph_system(
-            spec,
+            system,
             models,
             given.get("retriever") or search(how, system.rerank or settings.rerank, system.prefer or settings.prefer),
-            [*metrics, *stages(how)],
-            options=settings.options,
+            metrics=[*metrics, *stages(how)],
             more={**more, "prompts": prompts},
             judge=judge,
             given=settings.passages == "given",

@@ -44,6 +44,7 @@ from ragweave.evaluation.metrics.judged import ask
 from ragweave.evaluation.run import FunctionSystem, Run, Summary
 from ragweave.evaluation.systems import graph_system, open_model, own_passages
 from ragweave.graphs import slimplm
+from ragweave.graphs.specs import read_system
 from ragweave.nodes import read
 from ragweave.nodes.prompts import template_of
 from ragweave.nodes.segments import split_passages
@@ -179,7 +180,7 @@ def needed(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
         raise UsageError("no model answers: give --model generator=SPEC")
     retriever = retriever_of("auto", settings.kb) if settings.kb else own_passages
     specs = ("direct", f"direct[retrieve=true,k={settings.k}]")
-    graphs = [graph_system(spec, {"generator": models["generator"]}, retriever, ()) for spec in specs]
+    graphs = [graph_system(read_system(spec), {"generator": models["generator"]}, retriever) for spec in specs]
 
     async def label(question: Question) -> Record:
         if why := unmatched(question.names):

@@ -3,7 +3,7 @@
 import hashlib
 import importlib.util
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import cache, partial
@@ -12,9 +12,8 @@ from typing import Any, Literal, cast
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables import ensure_config
 from langgraph.types import RetryPolicy
-from typing_extensions import override
 
 from ragweave.datasets import Question
 from ragweave.errors import UsageError, did_you_mean
@@ -23,7 +22,7 @@ from ragweave.evaluation.metrics import Metric, scores
 from ragweave.evaluation.why import LOST
 from ragweave.graphs import Method, build_graph
 from ragweave.graphs.base import RETRY
-from ragweave.graphs.specs import read_system
+from ragweave.graphs.specs import SystemSpec
 from ragweave.graphs.trace_page import trace_page
 from ragweave.graphs.watch import Watch
 from ragweave.nodes.prompts import template_of
@@ -45,14 +44,14 @@ Gold = Literal["as_found", "with", "without"]
 class GraphSystem:
     """A graph that answers questions."""
 
-    name: str
     graph: Any
     k: int
-    metrics: Sequence[Metric]
+    name: str = ""
+    metrics: Sequence[Metric] = ()
     retriever: Any = None
     """What is searched: a retriever, or `own_passages`."""
     large: frozenset[str] = frozenset({"generator"})
-    """The roles that the generator plays."""
+    """The roles that the generator plays: those without a model of their own."""
     judge: Any = None
     """The chat model of judged metrics."""
     given: bool = False
@@ -71,15 +70,24 @@ class GraphSystem:
             values["passages"] = with_gold(list(question.passages), question, self.gold, self.seed, self.k)
         if self.oracle:
             values["gold_answers"] = question.about.get("label") or list(question.answers)
-        base = own_passages(question) if self.retriever is own_passages else self.retriever
-        retriever = GoldRetriever(base=base, question=question, gold=self.gold, seed=self.seed)
-        graph = self.graph.with_config(configurable={_RETRIEVER: retriever})
+        graph = self.graph.with_config(configurable={_SEARCH: self._search_for(question)})
         state = await graph.ainvoke(values, output_keys=_STATE)
         state |= {"depth": self.k, "large": self.large}
         scored = await scores(question, state, self.metrics, self.judge)
         is_lost = any(score for name, score in scored.items() if name.startswith(LOST))
         trace = await self._trace(graph, question, values) if self.traces and is_lost else ""
         return record_of(question, state) | {"scores": scored, "trace": trace}
+
+    def _search_for(self, question: Question) -> Callable[[str, int], list[Document]]:
+        """Return the search of a question's run, which treats gold passages as it should."""
+        base = own_passages(question) if self.retriever is own_passages else self.retriever
+
+        def search(query: str, k: int) -> list[Document]:
+            wanted = k + len(question.gold) if self.gold == "without" else k
+            passages = find_with(base, question.searched(query), wanted)
+            return with_gold(passages, question, self.gold, self.seed, k)
+
+        return search
 
     async def _trace(self, graph: Any, question: Question, values: Mapping[str, Any]) -> str:
         """Write the page of a run, whose replies are all stored by now, and return its name."""
@@ -141,44 +149,31 @@ async def _stop_retries(response: Any) -> None:
 
 
 def graph_system(
-    spec: str,
+    system: SystemSpec,
     models: Mapping[str, Any],
     retriever: Any,
-    metrics: Sequence[Metric],
     *,
-    options: Mapping[str, str] | None = None,
     more: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> GraphSystem:
-    """Build a system from its spec.
+    """Build a system.
 
-    `models` are by role. `retriever` is a retriever, `own_passages` to search each question's own, or None. `options` are
-    texts for every method that has them; `more` are further arguments of `build_graph`, such as a scorer; `fields` are
-    fields of the system.
-
-    Raises:
-        UsageError: There is no such method or option.
+    `models` are by role. `retriever` is a retriever, `own_passages` to search each question's own, or None. `more` are
+    further arguments of `build_graph`, such as a scorer; `fields` are fields of the system.
     """
-    system = read_system(spec, options)
-    method, values, played, more = system.method, system.options, system.played(models), more or {}
+    played, more = system.played(models), more or {}
     clients_retry = all(hasattr(unbound(model), "max_retries") for model in played.values())
     graph = build_graph(
-        method,
+        system.method,
         retriever=None if retriever is None else RunRetriever(base=None if retriever is own_passages else retriever),
         retry_policy=RetryPolicy(max_attempts=1) if clients_retry else RETRY,  # see `open_model`
         **arguments_of(played),
         **{**more, "prompts": {**system.prompts, **more.get("prompts", {})}},
-        **values,
+        **system.options,
     )
-    k: int = values.get("k") or method.options(**{name: value for name, value in values.items() if name != "filter"}).k
-    return GraphSystem(
-        graph=graph, k=k, metrics=metrics, retriever=retriever, large=large_roles(played), **{"name": spec, **fields}
-    )
-
-
-def large_roles(models: Mapping[str, Any]) -> frozenset[str]:
-    """Return the roles that the generator plays: those without a model of their own."""
-    return frozenset(role.name for role in ROLES.values() if player_of(role.name, models) == "generator")
+    schema: Any = graph.context_schema
+    large = frozenset(role.name for role in ROLES.values() if player_of(role.name, played) == "generator")
+    return GraphSystem(graph=graph, k=schema().k, retriever=retriever, large=large, **fields)
 
 
 def own_passages(question: Question) -> PassageRetriever:
@@ -197,46 +192,16 @@ def own_passages(question: Question) -> PassageRetriever:
     return SearchRetriever(search=search)
 
 
-class GoldRetriever(PassageRetriever):
-    """Searches for a question's query, and marks its gold passages; inserts one, or removes all."""
-
-    base: Any
-    question: Question
-    gold: Gold
-    seed: int
-
-    def _find(self, query: str, k: int) -> list[Document]:
-        wanted = k + len(self.question.gold) if self.gold == "without" else k
-        passages = find_with(self.base, self.question.searched(query), wanted)
-        return with_gold(passages, self.question, self.gold, self.seed, k)
-
-
 class RunRetriever(PassageRetriever):
-    """The retriever of a graph whose runs each bring their own retriever in their config."""
-
-    base: Any = None
-
-    @override
-    def invoke(self, input: str, config: RunnableConfig | None = None, **settings: Any) -> list[Document]:
-        """Search with the retriever of the run."""
-        return _of_run(config).invoke(input, config, **settings)
-
-    @override
-    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **settings: Any) -> list[Document]:
-        """Search with the retriever of the run."""
-        return await _of_run(config).ainvoke(input, config, **settings)
+    """The retriever of a graph whose runs each bring their own search in their config."""
 
     def _find(self, query: str, k: int) -> list[Document]:
-        raise NotImplementedError("a run's config names its retriever")
+        docs: list[Document] = ensure_config()["configurable"][_SEARCH](query, k)
+        return docs
 
 
-_RETRIEVER = "ragweave_retriever"
+_SEARCH = "ragweave_search"
 """The entry of a config's `configurable`."""
-
-
-def _of_run(config: RunnableConfig | None) -> PassageRetriever:
-    retriever: PassageRetriever = ensure_config(config)["configurable"][_RETRIEVER]
-    return retriever
 
 
 def with_gold(passages: Sequence[Document], question: Question, gold: Gold, seed: int, k: int) -> list[Document]:
