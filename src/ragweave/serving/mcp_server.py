@@ -225,10 +225,7 @@ async def _safely(work: Awaitable[Any]) -> Any:
 def http_app(server: MCPServer, *, host: str, limits: AccessLimits | None = None) -> ASGIApp:
     """Return the server as a streamable-HTTP app under `/mcp`, without sessions.
 
-    Args:
-        server: The server.
-        host: The address that the server listens on; on a local address, other host names are refused.
-        limits: Keys, sizes, concurrency; None: the defaults, without a key.
+    If the address `host`, on which it listens, is a local one, other host names are refused.
     """
     limits = limits or AccessLimits()
     app = server.streamable_http_app(stateless_http=True, host=host, max_request_body_size=limits.request_bytes)

@@ -58,14 +58,7 @@ def free_address(host: str, port: int) -> tuple[int, str]:
 
 
 def run_server(app: ASGIApp | str, host: str, port: int, workers: int = 1) -> None:
-    """Serve an app until it is stopped.
-
-    Args:
-        app: The app, or for several workers the import path of a function that makes it: each process calls it.
-        host: The address to listen on.
-        port: The port.
-        workers: The number of processes.
-    """
+    """Serve an app until it is stopped; for several workers, `app` is the import path of a function that each calls."""
     uvicorn.run(
         app,
         factory=isinstance(app, str),

@@ -132,9 +132,7 @@ async def chat(runtime: ServerRuntime[Any]) -> ServedGraph:
 def served(method: Method, *, drawn: bool = False) -> ServedGraph:
     """Build a method as configured by the environment.
 
-    Args:
-        method: The method.
-        drawn: Whether the method is only drawn and described, so that no model and no knowledge base are opened.
+    If it is only `drawn` and described, no model and no knowledge base are opened.
 
     Raises:
         UsageError: A value in the environment is out of range, or a name is unknown.
