@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from tests.servers import free_port
 
 PASSWORD = "only-for-tests"
 
@@ -60,9 +61,7 @@ def _running(place: Path, folder: Path) -> Iterator[str]:
     data = folder / "data"
     options = ["-U", "tester", "-A", "scram-sha-256", "-E", "UTF8", "--locale=C"]
     _run([place / "initdb", "-D", data, *options, f"--pwfile={folder / 'password'}"], user)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     settings = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories="
     start = [place / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", settings, "start"]
     _run(start, user)

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from tests.servers import free_port, wait_for
+
 
 @contextmanager
 def bucket() -> Iterator[str]:
     """Run a server; the URL of a bucket on it, which this process and its children may use."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     url, keys = f"http://127.0.0.1:{port}", ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
     with (
         subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server,
         pytest.MonkeyPatch.context() as patch,
     ):
-        while not _listens(port):
-            assert server.poll() is None, "moto's server does not start"
-            time.sleep(0.1)
+        wait_for(port, server)
         urllib.request.urlopen(urllib.request.Request(f"{url}/bucket", method="PUT")).close()
         values = {
             "AWS_ENDPOINT_URL": url,
@@ -39,8 +35,3 @@ def bucket() -> Iterator[str]:
             patch.setenv(name, value)
         yield "s3://bucket"
         server.terminate()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from langchain_core.messages import AIMessage
 from langgraph.store.memory import InMemoryStore
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp
-from tests.serving.test_serve_command import SERVE
+from tests.servers import ragweave_served
 
 from ragweave import KnowledgeBase, build_chat, build_graph
 from ragweave.errors import UsageError
@@ -304,33 +303,14 @@ def test_a_file_that_would_let_through_more_is_refused(tmp_path: Path, wrong: st
 
 @pytest.mark.loopback
 def test_keys_on_the_command_line(file: Path, kb: KnowledgeBase) -> None:
-    command = [
-        *SERVE,
-        "concat",
-        "crag",
-        "--kb",
-        str(kb.path),
-        "--second-retriever",
-        "bm25",
-        "--port",
-        "0",
-        "--keys",
-        str(file),
-    ]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
-        assert server.stderr is not None
-        try:
-            lines = [server.stderr.readline() for _ in range(5)]
-            assert "key hr sees 1 of 4 passages\n" in lines, lines
-            url = re.search(r"at (\S+)", lines[-1])
-            assert url, lines
-            for key, sees in SEES.items():
-                for model in ("concat", "crag"):
-                    body = {"model": model, "messages": [{"role": "user", "content": QUESTION}]}
-                    head = {"Authorization": f"Bearer {key}"}
-                    reply = httpx.post(f"{url[1]}/chat/completions", json=body, headers=head, timeout=60)
-                    assert reply.status_code == 200, reply.text
-                    assert names(reply.text) <= sees
-            assert httpx.get(f"{url[1]}/models").status_code == 401
-        finally:
-            server.terminate()
+    given = ("concat", "crag", "--kb", str(kb.path), "--second-retriever", "bm25", "--keys", str(file))
+    with ragweave_served(*given) as (url, lines):
+        assert "key hr sees 1 of 4 passages\n" in lines
+        for key, sees in SEES.items():
+            for model in ("concat", "crag"):
+                body = {"model": model, "messages": [{"role": "user", "content": QUESTION}]}
+                head = {"Authorization": f"Bearer {key}"}
+                reply = httpx.post(f"{url}/v1/chat/completions", json=body, headers=head, timeout=60)
+                assert reply.status_code == 200, reply.text
+                assert names(reply.text) <= sees
+        assert httpx.get(f"{url}/v1/models").status_code == 401

@@ -5,19 +5,17 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import httpx
 import pytest
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
+from tests.servers import free_port, wait_for
 
 from ragweave import KnowledgeBase
 from ragweave.errors import UsageError
@@ -107,34 +105,20 @@ def client(tmp_path_factory: pytest.TempPathFactory, socket_enabled_for_module: 
     if importlib.util.find_spec("langgraph_api") is None:
         pytest.skip('the Agent Server is not installed: pip install "ragweave[studio]"')
     folder = tmp_path_factory.mktemp("studio")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload", "--host", "127.0.0.1"]
     command += ["--port", str(port), "--config", str(ROOT / "langgraph.json")]
     env = {**os.environ, "RAGWEAVE_K": "4"}
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, env=env, cwd=folder)
         try:
-            url = f"http://127.0.0.1:{port}"
-            _wait(url, server, folder / "log")
-            sdk = get_sync_client(url=url)
+            wait_for(port, server, (folder / "log").read_text)
+            sdk = get_sync_client(url=f"http://127.0.0.1:{port}")
             yield sdk
             sdk.http.client.close()
         finally:
             server.terminate()
             server.wait(timeout=30)
-
-
-def _wait(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(600):
-        try:
-            if httpx.get(f"{url}/ok", timeout=2).status_code == 200:
-                return
-        except httpx.TransportError:
-            assert server.poll() is None, log.read_text()
-        time.sleep(0.2)
-    pytest.fail(f"the server did not start: {log.read_text()[-2000:]}")
 
 
 @pytest.mark.loopback

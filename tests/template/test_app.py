@@ -7,12 +7,9 @@ import importlib.util
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,6 +17,7 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 from tests.cli.conftest import run
+from tests.servers import free_port, wait_for
 
 from ragweave import build_chat
 from ragweave.errors import KnowledgeBaseError
@@ -333,18 +331,12 @@ def test_langgraph_can_load_it(new_app: Path) -> None:
 @pytest.mark.loopback
 def test_langgraphs_server_runs_it(new_app: Path) -> None:
     pytest.importorskip("langgraph_api")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload", "--port", str(port)]
     url, key, other = f"http://127.0.0.1:{port}", bearer("secret"), bearer("another")
     server = subprocess.Popen(command, cwd=new_app, env={**os.environ, "APP_KEYS": "secret another"})
     try:
-        for _ in range(600):
-            with suppress(httpx.TransportError):
-                if httpx.get(f"{url}/ok").status_code == 200:
-                    break
-            time.sleep(0.2)
+        wait_for(port, server)
         assert "Ask your documents" in httpx.get(url).text  # the page asks for the key
         assert httpx.get(f"{url}/turns/{THREAD}").status_code == 401
         assert httpx.get(f"{url}/turns/{THREAD}", headers=key).json() == []

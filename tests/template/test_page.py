@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from tests.cli.conftest import run
 from tests.openai_server import OpenAIServer
+from tests.servers import free_port, wait_for
 from tests.tools.knowledge.loaders.made import pdf, shown
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -44,19 +42,12 @@ def browser(socket_enabled_for_module: None) -> Iterator[Any]:
 @contextmanager
 def app(folder: Path, model: str, keys: str = "") -> Iterator[str]:
     """Run the app in a process of its own; yield its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    names = {"RAGWEAVE_METHOD": "concat", "RAGWEAVE_MODEL": model, "APP_KEYS": keys, "PORT": url.rpartition(":")[2]}
+    port = free_port()
+    names = {"RAGWEAVE_METHOD": "concat", "RAGWEAVE_MODEL": model, "APP_KEYS": keys, "PORT": str(port)}
     with subprocess.Popen([sys.executable, "app.py"], cwd=folder, env={**os.environ, **names}) as server:
         try:
-            for _ in range(600):
-                with suppress(httpx.TransportError):
-                    httpx.get(url)
-                    break
-                assert server.poll() is None
-                time.sleep(0.1)
-            yield url
+            wait_for(port, server)
+            yield f"http://127.0.0.1:{port}"
         finally:
             server.terminate()
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.servers import free_port, wait_for
 
 from ragweave.testing.store import WordEmbeddings
 
@@ -43,17 +42,10 @@ def chroma(tmp_path_factory: pytest.TempPathFactory, socket_enabled_for_module: 
     command = shutil.which("chroma", path=str(Path(sys.executable).parent))
     if command is None:
         pytest.skip("the command chroma is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    folder = tmp_path_factory.mktemp("chroma")
+    port, folder = free_port(), tmp_path_factory.mktemp("chroma")
     options = ["--path", str(folder), "--host", "127.0.0.1", "--port", str(port)]
     server = subprocess.Popen([command, "run", *options], stdout=subprocess.DEVNULL)
-    for _ in range(300):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        time.sleep(0.1)
+    wait_for(port, server)
     yield f"http://127.0.0.1:{port}"
     server.terminate()
     server.wait()
