@@ -123,7 +123,7 @@ def format_of(row: Row) -> Format:
 def _with_hint(error: UsageError, row: Row, place: str) -> UsageError:
     """Add how to name the fields, if the row uses other names."""
     lacks = [ours for ours, theirs in _OWN_NAMES.items() if theirs and row.get(*theirs) is None]
-    if not lacks or any(row.has(*names) for form in formats.FORMATS for names in form.fields):
+    if not lacks or any(form.fits(row) for form in formats.FORMATS):
         return error
     shown = "&".join(f"{name}=FIELD" for name in lacks)
     return UsageError(f"{error}. Name the fields: jsonl:{place}?{shown}")

@@ -275,11 +275,22 @@ class _RecordedCollection(NamedTuple):
         return self.account.noted("source", self.base.passages())
 
 
-class _Keyed(NamedTuple):
-    caller: Caller
-    account: Account
-    app: ASGIApp
-    lifespan: "_Lifespan"
+class _Keyed:
+    """The app of a key, which is started and stopped while others run."""
+
+    def __init__(self, caller: Caller, account: Account, app: ASGIApp) -> None:
+        self.caller, self.account, self.app = caller, account, app
+        self._messages, self._answers = asyncio.Queue[Message](), asyncio.Queue[Message]()
+
+    async def start(self) -> None:
+        scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
+        self._task = asyncio.ensure_future(self.app(scope, self._messages.get, self._answers.put))
+        await self._messages.put({"type": "lifespan.startup"})
+        await self._answers.get()
+
+    async def stop(self) -> None:
+        await self._messages.put({"type": "lifespan.shutdown"})
+        await self._task
 
 
 class KeyedApp:
@@ -324,8 +335,7 @@ class KeyedApp:
             keyed = self._apps.get(name)
             if keyed is None or keyed.caller != caller:
                 account = Account(caller, self._ledger, self._audit)
-                app = self._make(caller, account)
-                keyed = _Keyed(caller, account, app, _Lifespan(app))
+                keyed = _Keyed(caller, account, self._make(caller, account))
             apps[name] = keyed
         return apps
 
@@ -347,11 +357,11 @@ class KeyedApp:
             before = self._apps
             for name, keyed in apps.items():
                 if before.get(name) is not keyed:
-                    await keyed.lifespan.start()
+                    await keyed.start()
             self._admit(apps)
             for name, keyed in before.items():
                 if apps.get(name) is not keyed:
-                    await keyed.lifespan.stop()
+                    await keyed.stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a call on, or refuse it."""
@@ -364,8 +374,9 @@ class KeyedApp:
         await self._guard(scope, receive, send)
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        caller, account, app, _ = scope["keyed"][scope["caller"]]
-        if scope["path"] == "/metrics" and caller.filter != "all":
+        keyed: _Keyed = scope["keyed"][scope["caller"]]
+        account = keyed.account
+        if scope["path"] == "/metrics" and keyed.caller.filter != "all":
             raise ApiError(404, "this key may not see the metrics")
         shows_quote = "/sources/" in scope["path"]  # and the lines around it
         reached = await asyncio.to_thread(account.take) if scope["method"] == "POST" or shows_quote else ""
@@ -378,32 +389,14 @@ class KeyedApp:
             raise ApiError(429, message, code="insufficient_quota", retry_after=seconds, x_should_retry="false")
         if shows_quote:
             account.write(scope["path"], "asked for")
-        await app(scope, receive, send)
+        await keyed.app(scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         for keyed in self._apps.values():
-            await keyed.lifespan.start()
+            await keyed.start()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         for keyed in self._apps.values():
-            await keyed.lifespan.stop()
+            await keyed.stop()
         await send({"type": "lifespan.shutdown.complete"})
-
-
-class _Lifespan:
-    """The lifespan of an app that is started and stopped while others run."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self._messages, self._answers = asyncio.Queue[Message](), asyncio.Queue[Message]()
-
-    async def start(self) -> None:
-        scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
-        self._task = asyncio.ensure_future(self._app(scope, self._messages.get, self._answers.put))
-        await self._messages.put({"type": "lifespan.startup"})
-        await self._answers.get()
-
-    async def stop(self) -> None:
-        await self._messages.put({"type": "lifespan.shutdown"})
-        await self._task
