@@ -35,6 +35,12 @@ def test_commands_take_its_model_search_and_knowledge_base(choice: str, tmp_path
     )
 
 
+def test_a_conversation_goes_on_about_its_knowledge_base(choice: str, tmp_path: Path) -> None:
+    assert run("ask", QUESTION, "--method", choice, cwd=tmp_path).returncode == 0
+    done = run("chat", "-c", "--method", choice, cwd=tmp_path, stdin=f"{QUESTION}\n")
+    assert (done.returncode, "1932" in done.stdout) == (0, True), done.stderr
+
+
 def test_a_variant_searches_the_knowledge_base_that_it_names(kb: Path, tmp_path: Path) -> None:
     for spec in (f"concat[retriever=bm25:{kb}]", f"concat[retriever={kb}]"):
         assert "1932" in run("ask", QUESTION, "--method", spec, cwd=tmp_path).stdout

@@ -57,7 +57,7 @@ def chat(
 
     with progress_console().status("loading …"):
         setup = options.Setup.open([method], kb, model, k, retriever, rerank, prefer, second_retriever, option)
-        earlier = read_conversation(kb) if follow_up else []
+        earlier = read_conversation(setup.kb) if follow_up else []
         graph = setup.chat(method)
     setup.show_notice()
     if sys.stdin.isatty():
