@@ -271,7 +271,7 @@ class Outcome:
 
     choice: Path
     metric: Metric
-    arms: list[Arm]
+    incumbent: Arm
     chosen: Arm
     finalist: Arm
     shown: float
@@ -289,11 +289,6 @@ class Outcome:
     """Each arm's mean cost of a question."""
     spent: Mapping[str, float]
     """The run's `calls`, `tokens` and, if known, `dollars`."""
-
-    @property
-    def incumbent(self) -> Arm:
-        """The first arm."""
-        return self.arms[0]
 
 
 @dataclass
@@ -531,7 +526,7 @@ async def _work(
     outcome = Outcome(
         choice=tuning.run.folder / "choice.yaml",
         metric=tuning.metric,
-        arms=arms,
+        incumbent=arms[0],
         chosen=finalist if verdict and verdict.wins else arms[0],
         finalist=finalist,
         shown=fmean(answer.score for answer in ours) - fmean(answer.score for answer in theirs),
