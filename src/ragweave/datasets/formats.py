@@ -233,7 +233,7 @@ def read_clapnq(row: Row) -> Iterator[Question]:
     passages, gold = [], []
     for item in row.rows("passages"):
         sentences = [str(sentence) for sentence in item.json("sentences") or ()]
-        passages.append(passage(item.text("text"), str(item.get("title") or "")))
+        passages.append(read_passage(item))
         if chosen & set(sentences) or (answers and not sentences):
             gold.append(passages[-1])
     yield Question(
@@ -314,7 +314,7 @@ def read_kilt(row: Row, kind: Kind = "short") -> Iterator[Question]:
     if not answers:
         raise row.error("no right answer: no 'output' has an 'answer'")
     sources = [source for output in outputs for source in output.rows("provenance") if source.get("text")]
-    passages = unique(passage(source.text("text"), str(source.get("title") or "")) for source in sources)
+    passages = unique(map(read_passage, sources))
     text = row.text("input")
     claim = kind == "yes_no" or all(answer in LABELS.values() for answer in answers)
     verdicts = _verdicts(row, answers) if claim else answers
