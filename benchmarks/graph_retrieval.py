@@ -27,7 +27,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import cycle, islice, product
+from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -248,6 +248,23 @@ def table() -> None:
             print(name, row)
 
 
+def measured(options: argparse.Namespace) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the rows that are asked for, each with the name of its table and its own."""
+    if options.passages:
+        with tempfile.TemporaryDirectory() as folder:
+            yield "scale", str(options.passages), named(options.passages, Path(folder) / "names.sqlite")
+        return
+    for row in measure_bounds(options.bounds, options.limit) if options.bounds else ():
+        yield "bounds", str(row["bound"]), row
+    for model in () if options.bounds else options.models:
+        if options.among:
+            rows = measure_among(model, options.limit)
+        else:
+            rows = (measure(name, model, options.limit) for name in options.sets)
+        for row in rows:
+            yield kind("among" if options.among else "sets", model), row["set"], row
+
+
 def main() -> None:
     """Measure, or print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
@@ -259,20 +276,9 @@ def main() -> None:
     parser.add_argument("--bounds", type=int, nargs="+", help="follow names that at most so many passages have instead")
     parser.add_argument("--table", action="store_true", help="print what is recorded")
     options = parser.parse_args()
-    if options.passages:
-        with tempfile.TemporaryDirectory() as folder:
-            store("scale", str(options.passages), named(options.passages, Path(folder) / "names.sqlite"))
-    elif options.among:
-        for model in options.models:
-            for row in measure_among(model, options.limit):
-                store(kind("among", model), row["set"], row)
-    elif options.bounds:
-        for row in measure_bounds(options.bounds, options.limit):
-            store("bounds", str(row["bound"]), row)
-    elif not options.table:
-        for model, name in product(options.models, options.sets):
-            store(kind("sets", model), name, measure(name, model, options.limit))
-            print(name, flush=True)
+    for name, key, row in () if options.table else measured(options):
+        store(name, key, row)
+        print(key, flush=True)
     table()
 
 

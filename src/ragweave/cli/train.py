@@ -51,7 +51,7 @@ def label(
     """
     from ragweave.evaluation.labels import LabelSettings, make_labels, write_labels
 
-    if not (top == "all" or (top.isdigit() and int(top))):
+    if not (top == "all" or (top.isdecimal() and int(top))):
         raise UsageError(f"--top must be a number above 0, or all, not {top!r}")
     settings = LabelSettings(
         kind=kind,

@@ -187,7 +187,7 @@ def select(
         chosen = sorted(random.Random(seed).sample(chosen, sample), key=lambda question: question.at)
     if shard:
         part, _, of = shard.partition("/")
-        if not (part.isdigit() and of.isdigit() and 1 <= int(part) <= int(of)):
+        if not (part.isdecimal() and of.isdecimal() and 1 <= int(part) <= int(of)):
             raise UsageError(f"a shard is I/N, such as 2/8, not {shard!r}")
         chosen = chosen[int(part) - 1 :: int(of)]
     return chosen
