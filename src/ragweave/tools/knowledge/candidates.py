@@ -66,7 +66,6 @@ class CandidateView(View):
     """The store's sample, which outlives this state."""
 
     def state(self) -> Any:
-        """Return a value that changes with each write."""
         return self.rows(ALL).tobytes()
 
     @abstractmethod
@@ -88,12 +87,10 @@ class CandidateView(View):
         """Return the passages that pass a filter, or the first of them, in the order in which they were indexed."""
 
     def documents(self, rows: Sequence[int]) -> dict[int, Document]:
-        """Return passages, in the given order."""
         stored = self.passages(rows) if len(rows) else {}
         return {row: stored[row].document for row in rows}
 
     def sources_of(self, chosen: Condition) -> list[Source]:
-        """Return the sources of passages that pass a filter, without what is known of their files as a whole."""
         keys = {value for field, _, value, _ in self.counted(chosen, "source") if field == "source"}
         return [Source(key, source.kind) for key, source in self.sources().items() if key in keys]
 
@@ -110,7 +107,6 @@ class CandidateView(View):
         return KINDS
 
     def kinds(self, name: str, chosen: Condition) -> dict[Kind, Any]:
-        """Return the kinds of the values that they have in a field, each with a value."""
         kinds, known = dict[Kind, Any](), self.known_kinds(name)
         for kind in (kind for kind in KINDS if kind in known):
             rows = self.rows(Every((chosen, Has(name, "?", ((kind, 0.0),)))), 1)
@@ -185,11 +181,9 @@ class CandidatePool:
         )
 
     def places(self, rows: Collection[int]) -> NDArray[np.int64]:
-        """Return where some passages stand in `scores`."""
         return np.fromiter((self._places[row] for row in rows), np.int64)
 
     def words(self, terms: list[str]) -> Scores:
-        """Return the BM25 score of each passage for some terms, as a share of the best of all passages."""
         if not terms or not self._places:
             return np.zeros(len(self._places), np.float32)
         if tuple(terms) not in self._highest:
@@ -199,5 +193,4 @@ class CandidatePool:
         return np.array([scores.get(row, 0) / highest for row in self._places], np.float32)
 
     def documents(self, rows: Sequence[int]) -> dict[int, Document]:
-        """Return some of them, in the given order."""
         return {row: self._stored[row].document for row in rows}

@@ -180,7 +180,6 @@ class ChromaStore(Engine):
         return self._client.get_collection(self._name), self._client.get_collection(f"{self._name}.sources")
 
     def settings(self) -> IndexSettings | None:
-        """Return how it was made; None if there is none."""
         self._open(create=False)
         try:
             rows = self._collections()[1].get([_SETTINGS])["documents"] if self._client else []
@@ -189,7 +188,6 @@ class ChromaStore(Engine):
         return IndexSettings(**json.loads(rows[0])) if rows else None
 
     def configure(self, settings: IndexSettings, size: int) -> None:  # noqa: ARG002
-        """Make it, or change its settings."""
         self._open(create=True)
         space = {"hnsw": {"space": "cosine"}}
         for name in (self._name, f"{self._name}.sources"):
@@ -199,7 +197,6 @@ class ChromaStore(Engine):
 
     @contextmanager
     def view(self) -> Iterator[_View]:
-        """Yield the newest state."""
         yield _View(*self._collections())
 
     def _record(self, sources: Mapping[str, Source]) -> None:
@@ -238,7 +235,6 @@ class ChromaStore(Engine):
             sources.delete(forgotten[first : first + BATCH])
 
     def drop(self) -> None:
-        """Delete the collections."""
         for collection in self._collections():
             self._client.delete_collection(collection.name)
 

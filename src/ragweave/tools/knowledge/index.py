@@ -95,7 +95,6 @@ class FolderView(Snapshot, View):
         self._index = index
 
     def pool(self, query: Query) -> "_Pool":
-        """Return all passages, with their scores."""
         index = self._index
         words = None if query.terms is None else index.words(query.terms)
         near = None if query.vector is None else index.near(query.vector)
@@ -112,17 +111,14 @@ class _Pool:
         self.rows, self.scores, self.documents = index.rows, scores, view.documents
 
     def include(self, rows: Collection[int]) -> Collection[int]:
-        """Return those of some passages that pass the filter."""
         if self._mask is None:
             return rows
         return [row for row, passes in zip(rows, self._mask[self.places(rows)], strict=True) if passes]
 
     def places(self, rows: Collection[int]) -> NDArray[np.int64]:
-        """Return where some passages stand in `scores`."""
         return np.searchsorted(self.rows, np.fromiter(rows, np.int64))
 
     def words(self, terms: list[str]) -> Scores:
-        """Return the BM25 score of each passage for some terms, as a share of the best."""
         scores = self._index.words(terms)
         return scores / np.float32(max(float(scores.max(initial=0)), 1e-9))
 

@@ -303,7 +303,6 @@ class LanceStore(Engine):
         return self._connected().open_table(self._name)
 
     def settings(self) -> IndexSettings | None:
-        """Return how it was made; None if there is none."""
         if "://" not in self._uri and not Path(self._uri, f"{self._name}.lance").is_dir():
             return None
         try:
@@ -313,7 +312,6 @@ class LanceStore(Engine):
         return IndexSettings(**json.loads(row["metadata"]))
 
     def configure(self, settings: IndexSettings, size: int) -> None:
-        """Make it, or change its settings."""
         if self.settings() is not None:
             table = self._latest()
             (stored,) = _View(table).having("kind = 'settings'", "position")
@@ -338,7 +336,6 @@ class LanceStore(Engine):
 
     @contextmanager
     def view(self) -> Iterator[_View]:
-        """Yield the newest state."""
         yield _View(self._latest())
 
     def _merge(self, table: Any, rows: Any) -> bool:
@@ -347,10 +344,7 @@ class LanceStore(Engine):
         return bool(change.execute(rows, on_bad_vectors="null").num_attempts == 1)  # records have no vectors
 
     def replace(self, changes: Sequence[Change], terms: Callable[[str], list[str]]) -> None:
-        """Commit changes, all or nothing; `terms` is the analyzer.
-
-        If another host committed meanwhile, this merge came after it, and is made again from what that one left.
-        """
+        """Commit changes; a merge that came after another host's is made again from what that one left."""
         for number in range(_TRIES):
             table = self._latest()
             try:
@@ -400,7 +394,6 @@ class LanceStore(Engine):
         data.cleanup_old_versions(older_than=timedelta(days=1))
 
     def check(self) -> list[str]:
-        """Return what is wrong, one line per fault."""
         lost = len(self._without_vectors())
         return [f"{lost} passages have no vector"] if lost else []
 
@@ -413,11 +406,9 @@ class LanceStore(Engine):
             return view.having("kind = 'passage' AND vector IS NULL", "source") if view.dimensions() else []
 
     def drop(self) -> None:
-        """Delete the table."""
         self._connected().drop_table(self._name)
 
     def close(self) -> None:
-        """Let the connection go."""
         self._db = None
 
 

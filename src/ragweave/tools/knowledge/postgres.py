@@ -294,7 +294,6 @@ class PostgresStore(Engine):
         return db.execute(query, (relation, self._name)).fetchone() is not None
 
     def settings(self) -> IndexSettings | None:
-        """Return how it was made; None if there is none."""
         with self._pool.connection() as db:
             if not self._has(db, "settings"):
                 return None
@@ -302,7 +301,6 @@ class PostgresStore(Engine):
         return IndexSettings(**value)
 
     def configure(self, settings: IndexSettings, size: int) -> None:
-        """Make it, or change its settings."""
         with self._pool.connection() as db, db.transaction():
             db.execute("SELECT pg_advisory_xact_lock(hashtext('ragweave'))")
             value = Jsonb(asdict(settings))
@@ -318,13 +316,11 @@ class PostgresStore(Engine):
 
     @contextmanager
     def view(self) -> Iterator[_View]:
-        """Yield the newest state."""
         with self._pool.connection() as db, db.transaction():
             db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             yield _View(db)
 
     def replace(self, changes: Sequence[Change], terms: Callable[[str], list[str]]) -> None:
-        """Commit changes, all or nothing; `terms` is the analyzer."""
         with self._pool.connection() as db, db.transaction():
             db.execute(_LOCK)
             self._forget(db, changes)
@@ -411,7 +407,6 @@ class PostgresStore(Engine):
                 db.execute("CREATE INDEX vectors ON passages USING hnsw (vector vector_cosine_ops)")
 
     def check(self) -> list[str]:
-        """Return what is wrong, one line per fault."""
         queries = {
             "passages too many or too few are counted": "SELECT abs(passages - (SELECT count(*) FROM passages)) FROM settings",
             "words are counted wrongly": f"SELECT count(*) FROM ({_COUNTED}) c FULL JOIN words USING (term) "
@@ -439,7 +434,6 @@ class PostgresStore(Engine):
             db.execute(sql.SQL("DROP TABLE {}").format(sql.SQL(", ").join(tables)))
 
     def close(self) -> None:
-        """Close the pool."""
         self._pool.close()
 
 

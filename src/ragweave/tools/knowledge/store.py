@@ -95,11 +95,9 @@ class Snapshot(SourceReader):
         return row[0] if row else None
 
     def state(self) -> str:
-        """Return a text that changes with each write."""
         return self.meta("state") or ""
 
     def count(self) -> int:
-        """Return the number of passages."""
         return int(self.db.execute("SELECT count(*) FROM passages").fetchone()[0])
 
     def sources(self, kind: str | None = None) -> dict[str, Source]:
@@ -108,7 +106,6 @@ class Snapshot(SourceReader):
         return {key: Source(**json.loads(value)) for key, value in rows}
 
     def source(self, key: str) -> Source | None:
-        """Return a source by its key; None if there is none."""
         row = self.db.execute("SELECT value FROM sources WHERE key = ?", (key,)).fetchone()
         return Source(**json.loads(row[0])) if row else None
 
@@ -162,14 +159,12 @@ class Snapshot(SourceReader):
                 yield name, source
 
     def holders(self, name: str) -> list[str]:
-        """Return the sources of the passages with an id, or of a document with it."""
         sql = (
             "SELECT DISTINCT s.key FROM passages p JOIN sources s ON s.id = p.source WHERE p.name = ? OR p.document = ?"
         )
         return [key for (key,) in self.db.execute(sql, (name, name))]
 
     def vectors(self, contents: Collection[str]) -> dict[str, Scores]:
-        """Return the vectors that are stored, by the hash of what they are of."""
         sql = "SELECT content, vector FROM vectors WHERE content IN (SELECT value FROM json_each(?))"
         rows = self.db.execute(sql, (json.dumps([*contents]),))
         return {content: np.frombuffer(vector, np.float32) for content, vector in rows}
@@ -180,16 +175,13 @@ class Snapshot(SourceReader):
         return (vector for (vector,) in self.db.execute(sql, (last,)))
 
     def dimensions(self) -> int:
-        """Return the length of the vectors; 0 where there are none."""
         row = self.db.execute("SELECT length(vector) / 4 FROM vectors LIMIT 1").fetchone()
         return int(row[0]) if row else 0
 
     def copies(self, name: str) -> list[int]:
-        """Return the passages with an id, in order."""
         return [row for (row,) in self.db.execute("SELECT id FROM passages WHERE name = ? ORDER BY id", (name,))]
 
     def neighbours(self, row: int, sides: int) -> list[int]:
-        """Return a passage and up to `sides` neighbours on each side in its document, in order."""
         rows = self.db.execute(
             "SELECT other.id FROM passages own JOIN passages other ON other.id BETWEEN own.id - :sides AND own.id + :sides "
             "AND other.source = own.source AND other.document IS own.document "
@@ -200,24 +192,20 @@ class Snapshot(SourceReader):
         return [other for (other,) in rows]
 
     def sources_of(self, chosen: Condition) -> list[Source]:
-        """Return the sources of passages that pass a filter, without what is known of their files as a whole."""
         sql = "SELECT key, kind FROM sources WHERE id IN (SELECT source FROM passages WHERE id IN (SELECT value FROM json_each(?)))"
         rows = json.dumps(self.rows(chosen).tolist())
         return [Source(*source) for source in self.db.execute(f"{sql} ORDER BY id", (rows,))]
 
     def counted(self, chosen: Condition, name: str = "") -> Iterator[Count]:
-        """Return the values that passages that pass a filter have, those of one field if its name is given."""
         return filter_index.counted_of(self.db, name, self._seen(chosen))
 
     def kinds(self, name: str, chosen: Condition) -> dict[Kind, Any]:
-        """Return the kinds of the values that they have in a field, each with a value."""
         return filter_index.kinds_of(self.db, name, self._seen(chosen))
 
     def _seen(self, chosen: Condition) -> str | None:
         return None if chosen == ALL else json.dumps(self.rows(chosen).tolist())
 
     def named(self, names: Collection[str], most: int) -> dict[str, NamePassages]:
-        """Return the passages of each name that is known, if they are at most so many."""
         sql = "SELECT text, id, passages FROM names WHERE text IN (SELECT value FROM json_each(?))"
         known = {number: (text, count) for text, number, count in self.db.execute(sql, (json.dumps(sorted(names)),))}
         rows: dict[int, tuple[list[int], list[int]]] = {number: ([], []) for number in known}
