@@ -26,9 +26,6 @@ _ENDS = 5
 """Number of these words."""
 _MARKUP = re.compile(r"^\s*(?:#{1,6}|[-*+]|\d+\.|>|\|)\s+|[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}", re.MULTILINE)
 """What the loader writes where a page has headings, lists, tables or emphasis."""
-_PICTURES: dict[tuple[bytes, Mark, bool], bytes] = {}
-"""The last pictures, by the hash of the file and the place."""
-_MAX_PICTURES = 200
 _MAX_COLUMNS, _MAX_CELL = 20, 200
 """Columns of a table that are shown, and characters of a cell."""
 _HTML = (".html", ".htm", ".xhtml")
@@ -72,13 +69,7 @@ class Evidence(list[Place]):
         None if there is no page to show.
         """
         page = self._pages[at]
-        if page is None:
-            return None
-        key = (hashlib.sha256(page[0]).digest(), page[1], whole)
-        picture = _PICTURES.get(key) or page_picture(*page, whole=whole)
-        while len(_PICTURES) >= _MAX_PICTURES:
-            _PICTURES.pop(next(iter(_PICTURES)), None)
-        return _PICTURES.setdefault(key, picture)
+        return page_picture(*page, whole=whole) if page else None
 
     def table(self, at: int) -> str:
         """Return the rows around the quote at the place with this index as HTML, with its own row marked.
