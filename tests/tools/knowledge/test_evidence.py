@@ -248,6 +248,20 @@ def test_a_quote_on_a_scan_is_marked_by_the_words_that_were_recognised_at_indexi
     assert "word_boxes" not in {field.name for field in kb.fields()}
 
 
+def test_a_quote_on_a_picture_of_another_size_than_the_first_is_marked_in_its_place(indexed, monkeypatch):
+    def left_half(image, points):
+        width, height = image.size
+        return [Line(f"wide{width}", [Word(0, 8, (0, 0, points * width / 2, points * height))])]
+
+    monkeypatch.setattr(loader, "available", lambda: True)
+    monkeypatch.setattr(loader, "recognised", left_half)
+    file, frames = io.BytesIO(), [Image.new("RGB", size, "grey") for size in ((1684, 800), (8420, 400))]
+    frames[0].save(file, "TIFF", save_all=True, append_images=frames[1:])
+    kb = indexed("two.tiff", file.getvalue())
+    (place,) = kb.evidence(quote_of(kb, "wide8420"))
+    assert (place["page"], place["page_size"], place["boxes"]) == (2, (4210, 200), [(0, 0, 2105, 200)])
+
+
 @pytest.mark.parametrize("size", [b"[0 0 99999999 99999999]", b"[0 0 .01 .01]", b"[x y z w]", b"[0 0 600 99999999]"])
 def test_a_page_of_an_absurd_size_has_a_picture(indexed, size):
     kb = indexed("bridge.pdf", pdf(page(column(50, LEFT))).replace(b"[0 0 600 800]", size))

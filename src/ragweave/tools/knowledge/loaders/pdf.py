@@ -210,10 +210,9 @@ def load_image(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loa
 
     pages: list[Sequence[Line]] = []
     with _LOCK, Image.open(io.BytesIO(data)) as image:
+        points = _points(image)
         try:
-            for frame in ImageSequence.Iterator(image):
-                upright = _upright(frame)
-                pages.append(recognised(upright, _points(upright)))
+            pages.extend(recognised(_upright(frame), points) for frame in ImageSequence.Iterator(image))
         except (OSError, ValueError, SyntaxError) as error:  # what Pillow raises on a broken frame
             yield f"damaged from picture {len(pages) + 1} on ({error})"
     if not any(pages):
@@ -244,7 +243,7 @@ def _upright(image: Any) -> Any:
 
 
 def _points(image: Any) -> float:
-    """Return how many points a pixel of a picture is."""
+    """Return how many points a pixel of a picture is, in all of its frames: as a PDF, it has one resolution."""
     width, height = image.size
     return min(1.0, _LONG_SIDE / max(int(width), int(height)))
 
