@@ -50,9 +50,9 @@ def by_pdfium(data: bytes, marks: list[Mark]) -> str:
     text = ""
     with opened(data) as document:
         for mark in marks:
-            shown = printed(document[mark.page - 1])
-            chars = ((at, char) for at, char in enumerate(shown.text) if letters_of(char))
-            text += "".join(char for at, char in chars if is_inside(shown.box(at), mark.boxes))
+            shown, box = printed(document[mark.page - 1])
+            chars = ((at, char) for at, char in enumerate(shown) if letters_of(char))
+            text += "".join(char for at, char in chars if is_inside(box(at), mark.boxes))
     return letters_of(text)
 
 
@@ -74,11 +74,11 @@ def true_place(loaded: Loaded, passage: Document, start: int, data: bytes) -> tu
     first = loaded.pages[page - 1]
     end = loaded.pages[page] - 1 if page < len(loaded.pages) else len(loaded.text)
     with opened(data) as document:
-        shown = printed(document[page - 1])
-        letters, places = bare(shown.text)
+        shown, box = printed(document[page - 1])
+        letters, places = bare(shown)
         if letters_of(loaded.text[first:end]) != letters:
             return None
-        return page, shown.box(places[len(letters_of(loaded.text[first:at]))])
+        return page, box(places[len(letters_of(loaded.text[first:at]))])
 
 
 def loaded_of(path: Path, data: bytes) -> Loaded | None:

@@ -47,13 +47,6 @@ class Mark(NamedTuple):
     """One for each line; none if the quote's place is not certain."""
 
 
-class _Letters(NamedTuple):
-    """What a page shows, character by character."""
-
-    text: Sequence[str]
-    box: Callable[[int], Box]
-
-
 class _Part(NamedTuple):
     """What a quote and its passage have on one page: offsets in the passage."""
 
@@ -87,7 +80,7 @@ def marks_of(
 def _mark(passage: Document, part: _Part, document: Any) -> Mark:
     page = document[part.page - 1]
     width, height = page.get_size()
-    boxes = _boxes(passage.page_content, part, printed(page)) or _stored_boxes(passage, part)
+    boxes = _boxes(passage.page_content, part, *printed(page)) or _stored_boxes(passage, part)
     # PDFium also reads what is cropped away.
     shown = [(max(x, 0.0), max(y, 0.0), min(right, width), min(bottom, height)) for x, y, right, bottom in boxes]
     inside = all(x < right and y < bottom for x, y, right, bottom in shown)
@@ -106,8 +99,11 @@ def _parts(passage: Document, start: int, end: int) -> Iterator[_Part]:
             yield _Part(page, (low, high), (first, last))
 
 
-def printed(page: Any) -> _Letters:
-    """Return the characters of a page as they are read, then those of its fields and notes, each in its field's box."""
+def printed(page: Any) -> tuple[list[str], Callable[[int], Box]]:
+    """Return the characters of a page as they are read, then those of its fields and notes; and what gives their boxes.
+
+    The box of a field's character is the field's.
+    """
     from pypdfium2 import PdfPosConv
 
     chars = page.get_textpage()
@@ -120,7 +116,7 @@ def printed(page: Any) -> _Letters:
 
     text, order = in_order(page, chars) or (own := chars_of(chars), range(len(own)))
     fields = [(char, rect) for field, rect in fields_of(page) for char in field]
-    return _Letters(
+    return (
         [*text, *(char for char, _ in fields)],
         lambda at: shown(*(chars.get_charbox(order[at]) if at < len(order) else fields[at - len(order)][1])),
     )
@@ -137,14 +133,14 @@ def bare(text: Iterable[str]) -> tuple[str, list[int]]:
     return "".join(letter for letter, _ in letters), [at for _, at in letters]
 
 
-def _boxes(text: str, part: _Part, shown: _Letters) -> list[Box]:
+def _boxes(text: str, part: _Part, shown: Sequence[str], box: Callable[[int], Box]) -> list[Box]:
     """Return the boxes of a quote's lines on a page; none if it is found nowhere or more than once."""
-    letters, places = bare(shown.text)
+    letters, places = bare(shown)
     (low, high), (start, end) = part.passage, part.quote
     before, quote, after = (bare(piece)[0] for piece in (text[low:start], text[start:end], text[end:high]))
     at = _found(before + quote + after, letters, begins=low > 0, ends=high < len(text))
     first = at + len(before) if at >= 0 else _found(quote, letters)
-    return _lines([shown.box(at) for at in dict.fromkeys(places[first : first + len(quote)])]) if first >= 0 else []
+    return _lines([box(at) for at in dict.fromkeys(places[first : first + len(quote)])]) if first >= 0 else []
 
 
 def _stored_boxes(passage: Document, part: _Part) -> list[Box]:
