@@ -258,8 +258,10 @@ def fetch(url: str) -> tuple[bytes, str]:
         for _ in range(_MAX_REDIRECTS + 1):
             host = target.raw_host.decode()
             if host not in hosts:
-                hosts[host] = _addresses(host)
-            if target.netloc != first.netloc and not all(map(_is_public, hosts[host])):
+                infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+                hosts[host] = [*dict.fromkeys(str(info[4][0]) for info in infos)]
+            are_public = (ipaddress.ip_address(address.partition("%")[0]).is_global for address in hosts[host])
+            if target.netloc != first.netloc and not all(are_public):
                 raise ValueError(f"it redirects to a private address, {host}")
             with closing(_sent(client, target, hosts[host])) as response:
                 if not response.has_redirect_location:
@@ -291,12 +293,3 @@ def _body(response: httpx.Response, end: float) -> tuple[bytes, str]:
             raise ValueError(f"longer than {PAGE_BYTES} bytes, or took longer than {PAGE_SECONDS:g} s")
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     return bytes(data), ".html" if "html" in kind else mimetypes.guess_extension(kind) or ""
-
-
-def _addresses(host: str) -> list[str]:
-    infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return [*dict.fromkeys(str(info[4][0]) for info in infos)]
-
-
-def _is_public(address: str) -> bool:
-    return ipaddress.ip_address(address.partition("%")[0]).is_global
