@@ -59,7 +59,10 @@ def retriever_of(
             raise UsageError(f"{spec} does not search a knowledge base, so it cannot be filtered")
         inner = imported(spec)
     else:
-        base = _opened(spec, kb, permitted)
+        if not kb:
+            raise UsageError(f"the retriever {spec!r} searches a knowledge base: name one with --kb")
+        base = open_knowledge_base(kb) if isinstance(kb, str | Path) else kb
+        base = base.view(permitted) if permitted else base
         if spec in MODES:
             return base.as_retriever(k, spec, filter=filter, rerank=rerank, prefer=prefer)  # type: ignore[arg-type]
         inner = imported(spec, base.view(filter) if filter else base)
@@ -77,13 +80,6 @@ def searched(spec: str, kb: Place) -> tuple[str, Place | str]:
     if spec not in MODES and (is_address(spec) or Path(spec).is_dir()):
         return "auto", spec
     return spec, kb
-
-
-def _opened(spec: str, kb: AbstractKnowledgeBase | str | Path | None, permitted: Filter) -> AbstractKnowledgeBase:
-    if not kb:
-        raise UsageError(f"the retriever {spec!r} searches a knowledge base: name one with --kb")
-    base = open_knowledge_base(kb) if isinstance(kb, str | Path) else kb
-    return base.view(permitted) if permitted else base
 
 
 def needs_kb(spec: str) -> bool:
