@@ -160,8 +160,6 @@ class CandidatePool:
         self.scores = self._scored()
 
     def _scored(self) -> Scores:
-        if not self._places:
-            return np.zeros(0, np.float32)
         words, near, spread = None, None, None
         if self._query.terms is not None:
             words = np.array([self._words.get(row, 0) for row in self._places], np.float32)

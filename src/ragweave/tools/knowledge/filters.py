@@ -241,7 +241,7 @@ def _operands(name: str, op: str, value: Any) -> tuple[Key, ...]:
 
 
 def matches(condition: Condition, metadata: Mapping[str, Any]) -> bool:
-    """Return whether a passage with this metadata passes; `visible` adds the folders above its source."""
+    """Return whether a passage with this metadata passes."""
     if isinstance(condition, Every):
         return all(matches(part, metadata) for part in condition.of)
     if isinstance(condition, Some):
