@@ -28,8 +28,6 @@ from ragweave.tools.knowledge.view import NamePassages, Scores, Source
 _SETTINGS = "settings"
 _METADATA, _NAME, _CONTENT, _PLACE = "metadata_json", "passage_id", "content_hash", "place"
 """Metadata beside what filters test."""
-
-
 _FIELD = "field"
 """How the names of metadata begin that filters test."""
 

@@ -422,9 +422,8 @@ def _batches(view: _View, changes: Sequence[Change], terms: Callable[[str], list
     schema = view.schema()
     (settings,) = view.having("kind = 'settings'", "id", "kind", "metadata", "position")
     gone = view.replaced(changes)
-    kept = Counter(dict.fromkeys(gone.values(), 0))
+    kept, places = Counter[str](), Counter[tuple[str, str | None]]()
     first = settings["position"]
-    places: Counter[tuple[str, str | None]] = Counter()
     room = _Room(view)
     pairs = ((change.key, *row) for change in changes for row in change.passages())
     while batch := [*islice(pairs, BATCH)]:
@@ -443,9 +442,10 @@ def _batches(view: _View, changes: Sequence[Change], terms: Callable[[str], list
     rest: list[dict[str, Any]] = [{"id": row, "kind": "gone"} for row in gone]
     for change in {change.key: change for change in changes}.values():
         source, first = change.source, first + 1
-        if source and source.kind == "added" and not kept[change.key] and view.loses(change.key, gone):
-            source = None
-        rest.append(_record(source, first) if source else {"id": f"source:{change.key}", "kind": "gone"})
+        row = {"id": f"source:{change.key}", "kind": "gone"}
+        if source and (source.kind != "added" or kept[change.key] or not view.loses(change.key, gone)):
+            row |= {"kind": "source", "metadata": json.dumps(asdict(source)), "position": first}
+        rest.append(row)
     settings.pop("_rowid")
     yield _batch([*rest, settings | {"position": first}], schema, None)
 
@@ -500,16 +500,6 @@ def _passage(
         "names": " ".join(map(_token, names)),
         "about": [_token(name) for name, about in names.items() if about],
         "values": _tokens({**passage.metadata, "source": key}),
-    }
-
-
-def _record(source: Source, position: int) -> dict[str, Any]:
-    """Return the row of a source."""
-    return {
-        "id": f"source:{source.key}",
-        "kind": "source",
-        "metadata": json.dumps(asdict(source)),
-        "position": position,
     }
 
 

@@ -483,8 +483,6 @@ def _as_text(cell: Any) -> Any:
 
 
 _FORMULA = re.compile(r"[=+@\t\r-].", re.S)
-
-
 _SELECT = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:SELECT|WITH)\b", re.I | re.S)
 _AGGREGATE = re.compile(r"\b(count|sum|avg|total|min|max|group_concat)\s*\(|\bDISTINCT\b", re.I)
 _COLUMN = r'(?:\w+\.)?(?:\w+|"[^"]+")'

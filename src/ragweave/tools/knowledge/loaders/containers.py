@@ -19,8 +19,6 @@ _FROM = re.compile(rb"From .*\d:\d\d")
 """The line before each mail of a mailbox, after a blank line."""
 _NEW_WORDS = 0.25
 """The HTML of a mail is read if a larger share of its words is not in the plain text."""
-
-
 _MAX_HEADER = 4_000
 """Longest header of an e-mail, in characters."""
 
