@@ -158,6 +158,16 @@ def test_documents_are_added_and_deleted(kb: KnowledgeBase) -> None:
         kb.add(Document(" "))
 
 
+def test_a_text_without_a_token_of_the_model_is_refused(tmp_path: Path) -> None:
+    class NoTokens(WordEmbeddings):
+        def token_spans(self, text: str) -> list[tuple[int, int]]:
+            return []
+
+    kb = KnowledgeBase.create(tmp_path / "kb", settings={"chunker": "token"}, embeddings=NoTokens())
+    with pytest.raises(UsageError, match="no text"):
+        kb.add(Document("\x01"))
+
+
 def test_a_row_id_is_never_used_again(tmp_path: Path) -> None:
     kb = KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings())
     kb.add([Document("salt", id="1"), Document("pepper", id="2")])

@@ -454,8 +454,6 @@ class AbstractKnowledgeBase(ABC):
         names: list[str] = []
         passages: dict[tuple[str, str | None], list[Passage]] = {}
         for doc in map(as_document, listed(documents)):
-            if not doc.page_content.strip():
-                raise UsageError(f"a document has no text (id {doc.id!r})")
             content = repr((doc.page_content, doc.metadata)).encode("utf-8", "replace")
             loaded = _loaded_of(doc.model_copy(update={"id": doc.id or hashlib.sha256(content).hexdigest()[:16]}))
             cut = (
@@ -463,6 +461,8 @@ class AbstractKnowledgeBase(ABC):
                 if split
                 else [passage_of(loaded, 0, len(loaded.text))]
             )
+            if not any(passage.text.strip() for passage in cut):  # nor has one without a token of the model
+                raise UsageError(f"a document has no text (id {doc.id!r})")
             names += [passage.name for passage in cut]
             key = encodable(source or str(doc.metadata.get("source") or "") or "added")
             passages[key, loaded.id] = cut
