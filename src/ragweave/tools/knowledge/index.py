@@ -3,7 +3,7 @@
 import hashlib
 import json
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -228,22 +228,16 @@ class FolderIndex:
         return Segment(rows, Bm25Index.open(folder), vectors, gone)
 
 
-def hashes_of(folder: Path) -> dict[str, str]:
-    """Return the hash of each file of a segment."""
+def hashes_of(folder: Path, files: Iterable[str]) -> dict[str, str]:
+    """Return the hashes of files of an index, given as `index-…/rows`, in the folder of a knowledge base."""
     hashes = {}
-    for path in sorted(folder.iterdir()):
-        with path.open("rb") as file:
-            hashes[f"{folder.name}/{path.name}"] = hashlib.file_digest(file, "sha256").hexdigest()
+    for name in files:
+        with (folder / name).open("rb") as file:
+            hashes[name] = hashlib.file_digest(file, "sha256").hexdigest()
     return hashes
 
 
 def damaged_files(folder: Path, hashes: Mapping[str, str], but: str = "") -> list[str]:
     """Return the names of the files of an index that do not have their hashes, without those named `but`."""
-    damaged = []
-    for place, expected in hashes.items():
-        name = place.partition("/")[2]
-        if name != but:
-            with (folder / place).open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != expected:
-                    damaged.append(name)
-    return damaged
+    files = [name for name in hashes if name.partition("/")[2] != but]
+    return [name.partition("/")[2] for name, own in hashes_of(folder, files).items() if own != hashes[name]]

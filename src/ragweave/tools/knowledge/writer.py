@@ -111,7 +111,8 @@ class FolderWriter(Writer):
         names = self._index.build(now, folder, [row for (row,) in db.execute("SELECT id FROM gone")])
         _sync(folder)
         stay = {name: digest for name, digest in json.loads(now.hashes).items() if name.split("/")[0] in names}
-        hashes = json.dumps(stay | hashes_of(folder))
+        files = (f"{folder.name}/{path.name}" for path in sorted(folder.iterdir()))
+        hashes = json.dumps(stay | hashes_of(folder.parent, files))
         db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", [("hashes", hashes), ("index", " ".join(names))])
 
 
