@@ -95,7 +95,8 @@ def read_record(record: dict[str, Any]) -> Any:
     if node in STEPS and (node != "reason" or record["method"] in ("ircot", "adaptive_rag")):
         return STEPS[node](record)
     if node == "chain_of_note":
-        return chain_of_note.read_noted(reply, kind)
+        reply = chain_of_note.without_notes(reply, kind)
+        return read.answer(reply, kind, reasoning=kind != "long")
     return read.answer(reply, kind, reasoning=node in REASONING)
 
 

@@ -43,7 +43,7 @@ def styled_answer_node(components: Components) -> Node:
     """Return the answer node, which asks as the run's options say: as Liu et al., BlendFilter, SlimPLM or FILCO."""
     nodes = {
         "concat": answer_node(components, "answer", "concat", round=1),
-        "reason": blendfilter.reason_node(components, "answer", round=1),
+        "reason": answer_node(components, "answer", "reason", round=1, **blendfilter.REASONED),
         "reference": answer_node(components, "answer", "reference", round=1, **slimplm.REFERENCE),
         "generate": answer_node(components, "answer", "generate", round=1, **filco.GENERATE),
     }

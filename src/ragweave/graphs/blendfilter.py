@@ -13,7 +13,6 @@ which leaves out the examples' knowledge: that is ours.
 
 from collections.abc import Hashable
 from dataclasses import replace
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from langchain_core.documents import Document
@@ -25,7 +24,7 @@ from typing_extensions import TypedDict
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import REASON, ShotOptions, examples, reasoned
-from ragweave.nodes.answer import Branch, answer_node, answer_prompt, answer_update, answering, each_sample, read_answer
+from ragweave.nodes.answer import Branch, answer_node, each_sample
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
@@ -33,7 +32,7 @@ from ragweave.nodes.papers import style_of
 from ragweave.nodes.prompts import PASSAGE_TOKENS, REASONING_TOKENS, VERDICT_TOKENS, Asking, Prompt, Prompts
 from ragweave.nodes.read import MAX_QUERY_CHARACTERS, cut, is_unknown, phrase, plain, without_unknown
 from ragweave.nodes.retrieve import Route, arranged, found_by_query, join, retrieve_node, search_branches
-from ragweave.nodes.runner import Components, Node
+from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import pool_of, vote_node
 from ragweave.state import RAGState, merge, note
 from ragweave.state.passages import by_query, interleave, ranked
@@ -130,18 +129,13 @@ def internal(_state: BlendFilterState, _options: BlendFilterOptions) -> Asking[A
     return {"augmented": {"internal": reply.text}}
 
 
-def reason_node(components: Components, pool: str, round: int = 0) -> Node:  # noqa: A002 - the candidates' word
-    """Return the node that asks for a reasoning over the union (section 3.4); a turn of its own reads the answer off it."""
-
-    @model_node("generator")
-    def reason(branch: Branch, options: ShotOptions) -> Asking[Any, RAGState]:
-        name = "reason" if branch["passages"] else "reason_closed"
-        prompt = answer_prompt(name, branch, options, reasoning=True, **reasoned(branch, options))
-        read_text = partial(read_answer, branch=branch, options=options, reasoning=True)
-        update = partial(answer_update, branch, pool, round=round)
-        return (yield from answering(branch, options, prompt, read_text, update, ask_again=False))
-
-    return reason(components)
+REASONED: dict[str, Any] = {
+    "closed_book": "reason_closed",
+    "reasoning": True,
+    "ask_again": False,
+    "values": reasoned,
+}
+"""How a reasoning over the union is asked for (section 3.4), of which a turn of its own reads the answer."""
 
 
 def one_round(state: RAGState) -> bool:
@@ -347,7 +341,7 @@ def add_blending(graph: Graph, components: Components) -> None:
 def blendfilter(graph: Graph, components: Components) -> None:
     """Three blended queries, each one's passages filtered by the model itself."""
     add_blending(graph, components)
-    graph.add_node("reason", reason_node(components, "reason"))
+    graph.add_node("reason", answer_node(components, "reason", "reason", **REASONED))
     graph.add_node("reasoned", join)
     graph.add_node("short_answer", answer_node(components, "short_answer", "short_answer", round=1, values=last_turn))
     graph.add_node("vote", vote_node("reason", "short_answer", reader="short_answer"))

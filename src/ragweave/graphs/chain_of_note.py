@@ -11,29 +11,16 @@ prompted, with two examples in our own words, one of which ends in Unknown.
 
 import re
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import Annotated, Any, Literal, Self
 
 from langgraph.runtime import Runtime
 from pydantic import Field, create_model
 
 from ragweave.graphs.base import Graph, method
-from ragweave.nodes import read
-from ragweave.nodes.answer import (
-    Branch,
-    answer_branches,
-    answer_node,
-    answer_prompt,
-    answer_update,
-    answering,
-    seen_in,
-    uncopied,
-    unknown_clause,
-)
-from ragweave.nodes.ask import model_node
+from ragweave.nodes.answer import Branch, answer_branches, answer_node, unknown_clause
 from ragweave.nodes.forms import Form, limited, limited_list
-from ragweave.nodes.papers import style_of
-from ragweave.nodes.prompts import SHORT_TOKENS, Asking, Prompts
+from ragweave.nodes.prompts import SHORT_TOKENS, Prompt, Prompts
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route
 from ragweave.nodes.runner import Components
@@ -79,12 +66,10 @@ _NOTE = re.compile(r"^[\W_]{0,9}(?:reading )?note(?: on passage)?\W*\d.*$", re.I
 _LABEL = re.compile(r"^[\W_]{0,9}(?:final |short )?answer[*_ ]*:", re.I | re.M)
 
 
-def read_noted(text: str, kind: AnswerType, seen: str = "") -> str:
-    """Read the answer after the notes; a note is not an answer. `seen` is what the model was shown."""
+def without_notes(text: str, kind: AnswerType) -> str:
+    """Return what stands behind the notes, a long answer also without its label; a note is not an answer."""
     rest = _NOTE.sub("", text)
-    if kind == "long":
-        return read.answer(_LABEL.split(rest, maxsplit=1)[-1], kind, seen=seen)
-    return read.answer(rest, kind, reasoning=True, seen=seen)
+    return _LABEL.split(rest, maxsplit=1)[-1] if kind == "long" else rest
 
 
 _READER = (
@@ -126,30 +111,20 @@ PROMPTS: Prompts = {
 }
 
 
-def otherwise(options: ChainOfNoteOptions) -> str:
+def otherwise(_branch: Branch, options: ChainOfNoteOptions) -> dict[str, str]:
     """Return what the prompt says to do if no passage helps."""
     own = "If no passage helps, answer from what you know." if options.own_knowledge else ""
     only = "If the passages don't answer the question, just say Unknown." if options.unknown else ""
     clause = unknown_clause(options) if options.own_knowledge else only
-    return "".join(f" {sentence}" for sentence in (own, clause) if sentence)
+    return {"otherwise": "".join(f" {sentence}" for sentence in (own, clause) if sentence)}
 
 
-@model_node("generator")
-def take_notes(branch: Branch, options: ChainOfNoteOptions) -> Asking[Notes, RAGState]:
-    """Ask for a note on each passage and then for the answer, in one reply."""
-    kind, passages = branch["answer_type"], branch["passages"]
-    read_as = style_of(options.paper).read_as.get(kind, kind)
-
-    def read_text(text: str) -> str:
-        return uncopied(read_noted(text, read_as, seen_in(branch)), "1891", branch)
-
-    prompt = replace(
-        answer_prompt("chain_of_note", branch, options, reasoning=True, otherwise=otherwise(options)),
-        form=None if kind == "long" else notes_form(len(passages), kind),
-        max_tokens=NOTE_TOKENS * len(passages) + (options.reply_tokens if kind == "long" else SHORT_TOKENS),
-    )
-    update = partial(answer_update, branch, "chain_of_note")
-    return (yield from answering(branch, options, prompt, read_text, update, ask_again=True))
+def with_notes(prompt: Prompt[Any], branch: Branch, options: ChainOfNoteOptions) -> Prompt[Any]:
+    """Return the prompt with the form of the notes and the answer, and room for both."""
+    kind, count = branch["answer_type"], len(branch["passages"])
+    form = None if kind == "long" else notes_form(count, kind)
+    room = options.reply_tokens if kind == "long" else SHORT_TOKENS
+    return replace(prompt, form=form, max_tokens=NOTE_TOKENS * count + room)
 
 
 def to_answer(state: RAGState, runtime: Runtime[ChainOfNoteOptions]) -> Route:
@@ -174,7 +149,8 @@ def to_answer(state: RAGState, runtime: Runtime[ChainOfNoteOptions]) -> Route:
 def chain_of_note(graph: Graph, components: Components) -> None:
     """A note on each passage, then the answer or Unknown."""
     add_retrieval(graph, components)
-    graph.add_node("chain_of_note", take_notes(components))
+    how: dict[str, Any] = {"values": otherwise, "shaped": with_notes, "concluding": without_notes, "copies": "1891"}
+    graph.add_node("chain_of_note", answer_node(components, "chain_of_note", "chain_of_note", reasoning=True, **how))
     graph.add_node("plain", answer_node(components, "plain", "concat", closed_book="direct"))
     graph.add_conditional_edges(
         "collect", to_answer, {"notes": "chain_of_note", "no notes": "plain", "no passage": "vote"}

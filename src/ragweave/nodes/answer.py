@@ -8,7 +8,6 @@ Variables: `question`, `passages`, `instruction` (how to answer), `unknown`, and
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from langchain_core.documents import Document
@@ -99,14 +98,17 @@ def answer_node(
     round: int = 0,  # noqa: A002 - the candidates' word
     one_passage: bool = False,
     reasoning: bool = False,
+    ask_again: bool = True,
     style: Style = OURS,
     values: Callable[[Branch, Any], Mapping[str, Any]] = lambda _branch, _options: {},
     named: Callable[[str, Any], str] = lambda name, _options: name,
+    shaped: Callable[[Prompt[Any], Branch, Any], Prompt[Any]] = lambda prompt, _branch, _options: prompt,
+    concluding: Callable[[str, AnswerType], str] = lambda text, _kind: text,
     copies: str = "",
 ) -> Node:
     """Return an answer node, whose candidates have the keys `NAME:SAMPLE`, or `NAME:PASSAGE:SAMPLE`.
 
-    If its branches name a round, the keys are `NAME:ROUND:SAMPLE`.
+    If its branches name a round, the keys are `NAME:ROUND:SAMPLE`. Nothing is asked if the passages are insufficient.
 
     Args:
         components: The models and the prompts.
@@ -117,34 +119,62 @@ def answer_node(
         round: The method's round, from 0; a vote counts the candidates of the latest one.
         one_passage: Whether each branch has a passage of its own.
         reasoning: Whether the reply reasons first and ends in "So the answer is …".
+        ask_again: Whether, with the option of that name, a second call asks for the answer alone if the reasoning
+            reaches none.
         style: How answers are asked for, if no paper's profile is on.
         values: More variables of the prompt.
         named: Returns, for the options, the prompt's name, such as the one with examples.
-        copies: What the prompt's own example answers (`uncopied`).
+        shaped: Returns the prompt with a form or a reply limit of its own.
+        concluding: Returns the part of a reply from which an answer of a type is read.
+        copies: What the prompt's own example answers: small models copy it, which counts as Unknown unless a passage
+            says it.
     """
 
     @model_node(role)
     def answer(branch: Branch, options: Options) -> Asking[Any, RAGState]:
-        def read_text(text: str) -> str:
-            return uncopied(read_answer(text, branch, options, style, reasoning=reasoning), copies, branch)
+        how, kind = style_of(options.paper, style), branch["answer_type"]
+        read_as, seen = how.read_as.get(kind, kind), read.text_read(branch["question"], branch["passages"])
 
-        prompt_name = named(template if branch["passages"] or not closed_book else closed_book, options)
-        prompt = answer_prompt(prompt_name, branch, options, style, reasoning=reasoning, **values(branch, options))
-        update = partial(answer_update, branch, name, round=round, one_passage=one_passage)
-        return (yield from answering(branch, options, prompt, read_text, update, ask_again=reasoning))
+        def answer_in(text: str) -> str:
+            conclusion = concluding(text, read_as)
+            answer = read.answer(conclusion, read_as, reasoning=reasoning and read_as != "long", seen=seen)
+            return UNKNOWN if copies and read.copied(answer, copies, seen) else answer
+
+        rated = (yield from insufficient(branch["passages"], options)) if options.sufficient_context else ()
+        if rated:
+            reply, reasons, notes = Reply[Any](passages=rated), "", [note("context_insufficient")]
+        else:
+            prompt_name = named(template if branch["passages"] or not closed_book else closed_book, options)
+            asked = _prompt(prompt_name, branch, options, how, values(branch, options), reasoning=reasoning)
+            prompt = shaped(asked, branch, options)
+            reply, reasons, notes = (yield prompt), "", list[Note]()
+            again = reasoning and ask_again and options.ask_again and reply.text
+            if again and answer_in(reply.text) == UNKNOWN and not read.is_unknown(reply.text, seen):
+                reasons, notes = reply.text, [note("asked_again")]
+                reply = yield prompt.again(reply, ANSWER_ALONE)
+        shown = [doc for doc in reply.passages if doc.metadata.get("rank", 0) >= 0]  # below 0: not a source
+        answered = candidate(
+            answer_in(getattr(reply.form, "answer", reply.text)),
+            "\n".join(filter(None, [reasons, reply.text])),
+            name,
+            [str(doc.id) for doc in shown] or branch.get("read", []),
+            round=branch.get("round", round),
+            rank=min((doc.metadata.get("rank", 0) for doc in shown), default=0),
+            sample=branch["sample"],
+        )
+        between = [str(doc.id) for doc in branch["passages"]] if one_passage else []
+        between += [str(branch["round"])] if "round" in branch else []
+        key = ":".join([name, *between, str(branch["sample"])])
+        return {"candidates": {key: answered}, "notes": notes}
 
     return answer(components)
 
 
-def answer_prompt(
-    name: str, branch: Branch, options: Options, style: Style = OURS, *, reasoning: bool = False, **values: Any
+def _prompt(
+    name: str, branch: Branch, options: Options, style: Style, values: Mapping[str, Any], *, reasoning: bool
 ) -> Prompt[Any]:
-    """Return the prompt of a branch's answer, in the style of the paper whose profile is on, else in `style`.
-
-    `values` are further variables of the template.
-    """
-    kind, style = branch["answer_type"], style_of(options.paper, style)
-    instruction, read_as = style.instructions[kind], style.read_as.get(kind, kind)
+    kind = branch["answer_type"]
+    instruction = style.instructions[kind]
     variables = {
         "instruction": instruction,
         "conclusion": instruction[:1].lower() + instruction[1:].removesuffix("."),
@@ -159,78 +189,10 @@ def answer_prompt(
         branch["passages"],
         show=style.show,
         form=YesNo if kind == "yes_no" and not reasoning else None,
-        max_tokens=_reply_tokens(kind, read_as, style, reasoning=reasoning),
+        max_tokens=_reply_tokens(kind, style.read_as.get(kind, kind), style, reasoning=reasoning),
         task="reason" if reasoning else "extract" if branch.get("draft") else "answer",
         settings=options.sampling,
     )
-
-
-def answering(
-    branch: Branch,
-    options: Options,
-    prompt: Prompt[Any],
-    read_text: Callable[[str], str],
-    update: Callable[[str, Reply[Any], str], RAGState],
-    *,
-    ask_again: bool,
-) -> Asking[Any, RAGState]:
-    """Ask for an answer, unless the passages are insufficient, and read it off the reply.
-
-    With `ask_again`, and the option of that name, a reasoning that reaches no answer is followed by a second call,
-    for the answer alone. `update` gets the answer, the last reply, and the reasoning before it.
-    """
-    if options.sufficient_context and (rated := (yield from insufficient(branch["passages"], options))):
-        return {**update(UNKNOWN, Reply(passages=rated), ""), "notes": [note("context_insufficient")]}
-    earlier, notes = "", list[Note]()
-    reply = yield prompt
-    text, may_ask_again = reply.text, ask_again and options.ask_again
-    if may_ask_again and text and read_text(text) == UNKNOWN and not read.is_unknown(text, seen_in(branch)):
-        earlier, notes = text, [note("asked_again")]
-        reply = yield prompt.again(reply, ANSWER_ALONE)
-    answer = read_text(getattr(reply.form, "answer", reply.text))
-    return {**update(answer, reply, earlier), "notes": notes}
-
-
-def read_answer(text: str, branch: Branch, options: Options, style: Style = OURS, *, reasoning: bool = False) -> str:
-    """Return the answer of a reply's text, as its prompt asked for it (`answer_prompt`)."""
-    kind = style_of(options.paper, style).read_as.get(branch["answer_type"], branch["answer_type"])
-    return read.answer(text, kind, reasoning=reasoning and kind != "long", seen=seen_in(branch))
-
-
-def uncopied(answer: str, example: str, branch: Branch) -> str:
-    """Return an answer, or Unknown for that of the prompt's example: small models copy it, unless a passage says it."""
-    return UNKNOWN if example and read.copied(answer, example, seen_in(branch)) else answer
-
-
-def seen_in(branch: Branch) -> str:
-    """Return the text of the question and the passages of a branch."""
-    return read.text_read(branch["question"], branch["passages"])
-
-
-def answer_update(
-    branch: Branch,
-    pool: str,
-    answer: str,
-    reply: Reply[Any],
-    earlier: str = "",
-    *,
-    round: int = 0,  # noqa: A002 - the candidates' word
-    one_passage: bool = False,
-) -> RAGState:
-    """Return the update that adds a branch's candidate to a pool (`answer_node`)."""
-    shown = [doc for doc in reply.passages if doc.metadata.get("rank", 0) >= 0]  # below 0: not a source
-    answered = candidate(
-        answer,
-        "\n".join(filter(None, [earlier, reply.text])),
-        pool,
-        [str(doc.id) for doc in shown] or branch.get("read", []),
-        round=branch.get("round", round),
-        rank=min((doc.metadata.get("rank", 0) for doc in shown), default=0),
-        sample=branch["sample"],
-    )
-    between = [str(doc.id) for doc in branch["passages"]] if one_passage else []
-    between += [str(branch["round"])] if "round" in branch else []
-    return {"candidates": {":".join([pool, *between, str(branch["sample"])]): answered}}
 
 
 def unknown_clause(options: Options) -> str:
