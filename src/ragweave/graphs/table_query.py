@@ -25,7 +25,7 @@ from typing_extensions import TypedDict
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
-from ragweave.nodes.answer import HOW, READER, answer_branches, answer_node, together
+from ragweave.nodes.answer import HOW, READER, add_answer, together
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.loop import ChainOptions, end_loop
@@ -33,7 +33,6 @@ from ragweave.nodes.papers import INSTRUCTIONS
 from ragweave.nodes.prompts import PASSAGE_TOKENS, SHORT_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.runner import Components, StateNode
-from ragweave.nodes.vote import end_by_vote
 from ragweave.state import UNKNOWN, RAGState, note
 from ragweave.state.passages import content_id, ranked
 from ragweave.tools.knowledge.tables import QueryError, Result, Table, Tables
@@ -238,11 +237,6 @@ def to_word(state: TableQueryState, runtime: Runtime[TableQueryOptions]) -> Rout
     return "failed" if state["attempts"][-1]["error"] and not is_last else search_branches(state["queries"])
 
 
-def to_answer(state: TableQueryState, runtime: Runtime[TableQueryOptions]) -> Route:
-    """Route: Concat over what was found."""
-    return answer_branches(state, "answer", runtime.context, together(state["passages"])) or "no passage"
-
-
 @method(
     "table_query",
     paper="Koshorek et al. 2025, S-RAG",
@@ -260,12 +254,10 @@ def table_query(graph: Graph, components: Components) -> None:
     graph.add_node("write", write(components))
     graph.add_node("run", run_node(components.retriever))
     graph.add_node("word", word(components))
-    graph.add_node("answer", answer_node(components, "answer", "concat", round=1))
     add_search(graph, retrieve_node(components.retriever))
     graph.add_edge("begin", "describe")
     graph.add_conditional_edges("describe", to_write, {"tables": "write", **TO_RETRIEVAL})
     graph.add_edge("write", "run")
     graph.add_conditional_edges("run", to_word, {"result": "word", "failed": "write", "each query": "retrieve"})
     graph.add_edge("word", END)
-    graph.add_conditional_edges("collect", to_answer, {"each sample": "answer", "no passage": "vote"})
-    end_by_vote(graph, "answer")
+    add_answer(graph, components, "collect", "answer", "concat", together, round=1)
