@@ -38,7 +38,7 @@ from ragweave.nodes.runner import Components
 from ragweave.state import AnswerType, RAGInput, RAGOutput, RAGState
 from ragweave.state.passages import QUESTION, as_document, ranked
 from ragweave.tools.drawing import draw_svg
-from ragweave.tools.models.budget import Budget, Limits, outer_budget
+from ragweave.tools.models.budget import Budget, Limits, current_budget
 from ragweave.tools.models.calls import is_refused, is_transient
 
 Graph: TypeAlias = StateGraph[Any, Any, Any, Any]
@@ -189,7 +189,7 @@ class MethodGraph(CompiledStateGraph[Any, Any, Any, Any]):
         """Stream a run; `invoke` and `batch` lead here too."""
         options = self._options(context)
         chunks = super().stream(_complete(input), _unlimited(config), context=options, **settings)
-        return chunks if options.limits == Limits() else _budgeted(chunks, Budget(options.limits, outer_budget()))
+        return chunks if options.limits == Limits() else _budgeted(chunks, Budget(options.limits, current_budget()))
 
     def astream(
         self,
@@ -202,7 +202,7 @@ class MethodGraph(CompiledStateGraph[Any, Any, Any, Any]):
         """Stream a run; `ainvoke` and `abatch` lead here too."""
         options = self._options(context)
         chunks = super().astream(_complete(input), _unlimited(config), context=options, **settings)
-        return chunks if options.limits == Limits() else _abudgeted(chunks, Budget(options.limits, outer_budget()))
+        return chunks if options.limits == Limits() else _abudgeted(chunks, Budget(options.limits, current_budget()))
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
         """Edit a thread's state; `update_state` leads here too."""

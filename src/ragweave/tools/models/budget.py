@@ -154,8 +154,3 @@ _BUDGET: ContextVar[Budget | None] = ContextVar("ragweave_budget", default=None)
 def current_budget() -> Budget:
     """Return the budget of the run that this context is part of; one without limits if it has none."""
     return _BUDGET.get() or Budget(Limits())
-
-
-def outer_budget() -> Budget | None:
-    """Return the budget of the run that a new run is part of."""
-    return _BUDGET.get()
