@@ -30,13 +30,7 @@ _SPEC = re.compile(r"(proxy:)?([\w.]+)(?:\[(.*)\])?", re.DOTALL)
 
 def split_systems(text: str) -> list[str]:
     """Split at the commas that are not within brackets."""
-    parts, depth = [""], 0
-    for sign in text:
-        depth += (sign == "[") - (sign == "]")
-        if sign == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += sign
+    parts = re.split(r",(?![^\[]*\])", text)
     return [part.strip() for part in parts if part.strip()]
 
 
