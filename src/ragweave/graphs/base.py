@@ -299,11 +299,7 @@ MAX_CONCURRENCY = 1024
 """Branches at once, unless the caller's config says less; LangGraph alone runs 6 on two cores."""
 
 
-def _worth_trying_again(error: Exception) -> bool:
-    return is_transient(error) and not is_refused(error)
-
-
-RETRY = RetryPolicy(max_attempts=3, retry_on=_worth_trying_again)
+RETRY = RetryPolicy(max_attempts=3, retry_on=lambda error: is_transient(error) and not is_refused(error))
 
 
 def compile_method(
