@@ -11,7 +11,7 @@ the training questions by the released rule, but asks in our prompts, and by def
 
 from functools import cache
 from threading import Lock
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -55,28 +55,17 @@ class TrainingQuestion(TypedDict):
     needed: StrictBool
 
 
-class Training(NamedTuple):
-    """Training questions, embedded; the metadata of each says whether it `needed` retrieval."""
-
-    questions: DenseRetriever
-    share_needed: float
-
-
-def read_training(path: str, embeddings: Embeddings) -> Training:
-    """Read and embed the training questions of a file."""
-    rows = rows_of(path, TypeAdapter(TrainingQuestion))
-    questions = [Document(row["question"], metadata={"needed": row["needed"]}) for row in rows]
-    share = sum(row["needed"] for row in rows) / len(rows)
-    return Training(DenseRetriever.from_documents(questions, embeddings), share)
-
-
 def neighbours_node(embeddings: Embeddings | None) -> StateNode:
     """Return the node `neighbours`, which decides by the nearest training questions, without a model."""
     lock = Lock()
 
     @cache
-    def loaded(training: str, embedding: str) -> Training:
-        return read_training(training, embeddings or named_embeddings(embedding))
+    def loaded(training: str, embedding: str) -> tuple[DenseRetriever, float]:
+        """Return the questions, embedded, and the share of them that needed retrieval."""
+        rows = rows_of(training, TypeAdapter(TrainingQuestion))
+        questions = [Document(row["question"], metadata={"needed": row["needed"]}) for row in rows]
+        share = sum(row["needed"] for row in rows) / len(rows)
+        return DenseRetriever.from_documents(questions, embeddings or named_embeddings(embedding)), share
 
     def neighbours(state: RAGState, runtime: Runtime[SkrKnnOptions]) -> DecisionState:
         o = runtime.context
@@ -85,12 +74,12 @@ def neighbours_node(embeddings: Embeddings | None) -> StateNode:
                 'skr_knn needs training questions: training=PATH of a JSONL file with rows {"question": …, "needed": true}'
             )
         with lock:
-            training = loaded(o.training, o.embedding)
-        nearest = training.questions.search(state["question"], o.neighbours)
+            questions, share_needed = loaded(o.training, o.embedding)
+        nearest = questions.search(state["question"], o.neighbours)
         share = sum(question.metadata["needed"] for question in nearest) / len(nearest)
-        prior = training.share_needed if o.prior is None else o.prior
-        questions = [question.page_content for question in nearest]
-        return {"known": share < prior, "notes": [note("neighbours", share=share, prior=prior, questions=questions)]}
+        prior = share_needed if o.prior is None else o.prior
+        texts = [question.page_content for question in nearest]
+        return {"known": share < prior, "notes": [note("neighbours", share=share, prior=prior, questions=texts)]}
 
     return neighbours
 
