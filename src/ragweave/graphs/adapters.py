@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -10,18 +10,13 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
-from pydantic import BaseModel, Field
 
 from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.tools.footnotes import footnotes, label_of, with_marks
 from ragweave.tools.models.budget import Budget, Limits
 from ragweave.tools.text.untrusted import one_line
 
-
-class Question(BaseModel):
-    """What an agent gives the tool."""
-
-    question: str = Field(description="The question to answer from the knowledge base.")
+_Question = Annotated[str, "The question to answer from the knowledge base."]
 
 
 def tool_of(graph: Runnable[Any, Any], name: str, description: str) -> BaseTool:
@@ -31,11 +26,11 @@ def tool_of(graph: Runnable[Any, Any], name: str, description: str) -> BaseTool:
     A question that is empty, or too long for the model, comes back to the agent as the tool's error text.
     """
 
-    def run(question: str, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
+    def run(question: _Question, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
         with _errors_for_the_agent():
             return _content_and_artifact(graph.invoke({"question": question}, config))
 
-    async def arun(question: str, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
+    async def arun(question: _Question, config: RunnableConfig) -> tuple[str, dict[str, Any]]:
         with _errors_for_the_agent():
             return _content_and_artifact(await graph.ainvoke({"question": question}, config))
 
@@ -44,7 +39,6 @@ def tool_of(graph: Runnable[Any, Any], name: str, description: str) -> BaseTool:
         arun,
         name=name,
         description=description,
-        args_schema=Question,
         response_format="content_and_artifact",
         handle_tool_error=True,
     )
