@@ -1,6 +1,7 @@
 """A file of `ragweave tune` in the place of a method's name."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.documents import Document
@@ -54,12 +55,14 @@ def test_what_is_written_is_read(choice: str, tmp_path: Path) -> None:
     system = read_system("blendfilter[queries=question+internal,k=4,retriever=bm25]")
     assert system.retriever == "bm25"
     place = str(tmp_path / "bases" / "bridges")
-    written = SystemSpec(system.method, system.options, retriever="bm25", kb=place, models={"proxy": "extractive"})
+    how: Any = {"retriever": "bm25", "prefer": "newest", "models": {"proxy": "extractive"}}
+    written = SystemSpec(system.method, system.options, kb=place, **how)
     write_choice(tmp_path / "other.yaml", written, {"decision": {"gain": 1.0}})
     again = read_system(str(tmp_path / "other.yaml"))
     assert again.method is system.method
     assert {**again.options} == {"queries": ("question", "internal"), "k": 4}
-    assert (again.retriever, Path(again.kb), again.models) == ("bm25", Path(place), {"proxy": "extractive"})
+    assert (again.retriever, again.prefer, Path(again.kb)) == ("bm25", "newest", Path(place))
+    assert again.models == {"proxy": "extractive"}
 
 
 @pytest.mark.parametrize(

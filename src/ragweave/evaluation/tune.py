@@ -583,6 +583,7 @@ def _chosen(tuning: Tuning, arm: Arm) -> SystemSpec:
         system,
         retriever=mode,
         rerank=system.rerank or settings.rerank,
+        prefer=system.prefer or settings.prefer,
         kb=kb,
         models=system.played({**system.models, **models}),
         prompts={**system.prompts, **tuning.wordings.get(arm.wording, {})},

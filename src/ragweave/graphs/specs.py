@@ -108,7 +108,7 @@ def _options(method: Method, shared: Mapping[str, str] | None, own: Mapping[str,
 
 
 def read_choice(path: Path, shared: Mapping[str, str] | None = None) -> SystemSpec:
-    """Read a system from a file with `method`, and perhaps `options`, `prompts`, `retriever`, `rerank`, `kb`, `models`.
+    """Read a system from a file with `method`, and perhaps `options`, `prompts`, `retriever`, `rerank`, `prefer`, `kb`, `models`.
 
     Raises:
         UsageError: The file cannot be read, it names no method, or a value does not fit.
@@ -134,6 +134,7 @@ def read_choice(path: Path, shared: Mapping[str, str] | None = None) -> SystemSp
         _options(method, None, {**choice.options, **common}),
         retriever=choice.retriever,
         rerank=choice.rerank,
+        prefer=choice.prefer,
         kb=str(path.parent / kb) if kb and not is_address(kb) else kb,
         models={str(role): spec for role, spec in choice.models.items()},
         prompts=choice.prompts,
@@ -148,6 +149,7 @@ class _Choice(BaseModel):
     prompts: dict[str, str | list[tuple[str, str]]] = {}
     retriever: str = ""
     rerank: str = ""
+    prefer: str = ""
     kb: str = ""
     models: dict[RoleName, str] = {}
 
@@ -160,7 +162,8 @@ def write_choice(path: Path, system: SystemSpec, about: Mapping[str, Any]) -> No
     options = {name: [*value] if isinstance(value, tuple) else value for name, value in system.options.items()}
     kb = os.path.relpath(system.kb, path.parent) if system.kb and Path(system.kb).is_dir() else system.kb
     fields = {"method": system.method.name, "options": options, "prompts": dict(system.prompts)}
-    fields |= {"retriever": system.retriever, "rerank": system.rerank, "kb": kb, "models": dict(system.models)}
+    fields |= {"retriever": system.retriever, "rerank": system.rerank, "prefer": system.prefer}
+    fields |= {"kb": kb, "models": dict(system.models)}
     text = yaml.safe_dump({**fields, **about}, sort_keys=False, allow_unicode=True, width=120)
     path.write_text(f"# Written by `ragweave tune`. Use it as a method: --method {path.name}\n{text}", "utf-8")
 
