@@ -22,18 +22,6 @@ def split_passages(passages: Sequence[Document], size: int = 1) -> list[Document
     return segments
 
 
-def recompose(passages: Iterable[Document], segments: Iterable[Document]) -> list[Document]:
-    """Rebuild passages from segments of theirs, in reading order; drop those without any."""
-    texts: dict[str, list[str]] = {}
-    for segment in sorted(segments, key=lambda segment: segment.metadata["start"]):
-        texts.setdefault(str(segment.id), []).append(segment.page_content)
-    return [
-        doc.model_copy(update={"page_content": " ".join(texts[str(doc.id)])})
-        for doc in passages
-        if str(doc.id) in texts
-    ]
-
-
 def reranked(passages: Iterable[Document], best: Sequence[Document]) -> list[Document]:
     """Order passages, and their ranks, by their segments, of which the best comes first."""
     places = list(dict.fromkeys(segment.id for segment in best))
@@ -53,9 +41,16 @@ def within_budget(
 def recomposed(state: RAGState, segments: Sequence[Document], *, may_be_none: bool = False) -> RAGState:
     """Return the update that rebuilds the passages from the segments kept, and counts the tokens that this saves.
 
-    Without any segment all passages stay, unless `may_be_none`.
+    A passage's segments are in reading order, and one without any is dropped. Without any segment all passages stay,
+    unless `may_be_none`.
     """
-    passages = recompose(state["passages"], segments) if segments or may_be_none else state["passages"]
+    texts: dict[str, list[str]] = {}
+    for segment in sorted(segments, key=lambda segment: segment.metadata["start"]):
+        texts.setdefault(str(segment.id), []).append(segment.page_content)
+    passages = state["passages"]
+    if segments or may_be_none:
+        kept = [doc for doc in passages if str(doc.id) in texts]
+        passages = [doc.model_copy(update={"page_content": " ".join(texts[str(doc.id)])}) for doc in kept]
     before, after = (sum(estimate_tokens(doc.page_content) for doc in docs) for docs in (state["passages"], passages))
     notes = [] if segments else [note("filter_kept_nothing")]
     return {"passages": passages, "usage": {**no_usage(), "saved_tokens": max(before - after, 0)}, "notes": notes}
