@@ -13,11 +13,9 @@ filters twenty passages (section 4.3); k is five here, as two calls are made for
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from langchain_core.decisions import Noul
-from langchain_core.documents import Document
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 from pydantic import Field
@@ -117,21 +115,15 @@ def score_of(reply: Reply[Any]) -> float:
     return math.log(chance / (1 - chance))
 
 
-def above_bar(passages: Sequence[Document], scores: Mapping[str, float], n: float) -> list[Document]:
-    """Return the passages at the judge bar or above it, ranked by their scores, the best first."""
-    values = [scores.get(str(doc.id), 0.0) for doc in passages]
-    bar = statistics.fmean(values) - n * statistics.pstdev(values)
-    best = sorted(zip(values, passages, strict=True), key=lambda pair: -pair[0])
-    return with_ranks(doc for score, doc in best if score >= bar - 1e-9)
-
-
 def filter_passages(state: MainRagState, runtime: Runtime[MainRagOptions]) -> RAGState:
-    """Keep what the final predictor reads."""
-    best = above_bar(state["passages"], state["scores"], runtime.context.n)
-    return {
-        "passages": arranged(best, runtime.context.order),
-        "notes": [note("judge_bar", scores=dict(state["scores"]), kept=[doc.id for doc in best])],
-    }
+    """Keep what the final predictor reads: the passages at the judge bar or above it, the best first."""
+    scores = state["scores"]
+    values = [scores.get(str(doc.id), 0.0) for doc in state["passages"]]
+    bar = statistics.fmean(values) - runtime.context.n * statistics.pstdev(values)
+    ordered = sorted(zip(values, state["passages"], strict=True), key=lambda pair: -pair[0])
+    best = with_ranks(doc for score, doc in ordered if score >= bar - 1e-9)
+    notes = [note("judge_bar", scores=dict(scores), kept=[doc.id for doc in best])]
+    return {"passages": arranged(best, runtime.context.order), "notes": notes}
 
 
 @method(
