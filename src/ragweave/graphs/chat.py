@@ -7,7 +7,7 @@ conversational retrieval: Elgohary et al. 2019 (CANARD), Anantha et al. 2021 (QR
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from langchain_core.messages import AnyMessage, BaseMessage, get_buffer_string, trim_messages
+from langchain_core.messages import AnyMessage, get_buffer_string, trim_messages
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.graph import END, START, StateGraph
@@ -90,22 +90,17 @@ def turn(state: ChatState) -> dict[str, Any]:
     return {"question": str(last.text).strip(), "usage": None, "notes": None}
 
 
-def history_of(state: ChatState) -> list[BaseMessage]:
-    """Return the turns before the question, the latest ones that fit."""
-    earlier = state["messages"][:-1]
-    turns = [message for message in earlier if message.type in ("human", "ai") and str(message.text).strip()]
-    return trim_messages(turns, max_tokens=HISTORY_TOKENS, token_counter=estimate_message_tokens, strategy="last")
-
-
 @model_node("restater")
 def restate(state: ChatState, _options: Options) -> Asking[Form, dict[str, Any]]:
     """Ask for the question in a form that stands alone; a first question stays, and so does one restated at length."""
-    history = history_of(state)
+    earlier = state["messages"][:-1]
+    turns = [message for message in earlier if message.type in ("human", "ai") and str(message.text).strip()]
+    history = trim_messages(turns, max_tokens=HISTORY_TOKENS, token_counter=estimate_message_tokens, strategy="last")
     if not history:
         return {}
     shown = get_buffer_string(history, human_prefix="User", ai_prefix="Assistant")
-    earlier = [str(message.text) for message in reversed(history) if message.type == "human"]
-    values = {"history": shown, "earlier": earlier}
+    asked = [str(message.text) for message in reversed(history) if message.type == "human"]
+    values = {"history": shown, "earlier": asked}
     reply = yield Prompt("restate", values, max_tokens=QUERY_TOKENS, task="restate")
     question = phrase(reply.text, "rewritten", "question")
     return {"question": question if 0 < len(question) <= MAX_QUESTION_CHARACTERS else state["question"]}
