@@ -64,7 +64,8 @@ class SnippetRetriever(BaseRetriever):
         passages = [with_id(as_document(doc)) for doc in docs[: _DEPTH * k]]
         sentences = [[sentence.text for sentence in split_sentences(doc.page_content)] for doc in passages]
         if self.by == "words":
-            keywords = keywords_of(query)
+            words = (part.strip(" \t\"'“”.[]").casefold() for part in re.split(r"[,;\n]", query))
+            keywords = [*filter(None, words)]
             scores = [_exact(keywords, indexed_text(doc.page_content, doc.metadata)) for doc in passages]
             weights = [[_exact(keywords, sentence) for sentence in texts] for texts in sentences]
         else:
@@ -83,11 +84,6 @@ class SnippetRetriever(BaseRetriever):
         query_vector = np.asarray(self.embeddings.embed_query(query), dtype=float)
         near = iter((vectors @ query_vector / np.linalg.norm(vectors, axis=1)).tolist())
         return [[next(near) for _ in texts] for texts in sentences]
-
-
-def keywords_of(text: str) -> list[str]:
-    """Return the keywords that a text lists, separated by commas, in lower case."""
-    return [word for part in re.split(r"[,;\n]", text) if (word := part.strip(" \t\"'“”.[]").casefold())]
 
 
 def _exact(keywords: Iterable[str], text: str) -> float:
