@@ -132,19 +132,14 @@ def _closing_cycles(nodes: list[str], edges: list[Edge]) -> set[Edge]:
     return back
 
 
-def _neighbours(chains: Sequence[Sequence[str]]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    above, below = dict[str, list[str]](), dict[str, list[str]]()
-    for top, bottom in (pair for chain in chains for pair in pairwise(chain)):
-        below.setdefault(top, []).append(bottom)
-        above.setdefault(bottom, []).append(top)
-    return above, below
-
-
 def _placed(
     layers: Sequence[list[str]], chains: Sequence[Sequence[str]], sizes: Mapping[str, float]
 ) -> dict[str, float]:
     """Order every layer by its neighbours' places, and pull its vertices towards them, down and up again."""
-    above, below = _neighbours(chains)
+    above, below = dict[str, list[str]](), dict[str, list[str]]()
+    for top, bottom in (pair for chain in chains for pair in pairwise(chain)):
+        below.setdefault(top, []).append(bottom)
+        above.setdefault(bottom, []).append(top)
     xs: dict[str, float] = {}
     for layer in layers:
         xs |= _spread(layer, [0.0] * len(layer), sizes)
