@@ -211,21 +211,16 @@ def rank(state: SureBranch, _options: SureOptions) -> Asking[Preference, SureSta
 
 
 def choose(state: SureState) -> RAGState:
-    """Answer by the candidate with the highest score."""
-    candidates, points = state["candidates"], scores(state)
+    """Answer by the candidate with the highest `v + r` (section 3.3)."""
+    candidates = state["candidates"]
+    points = [float(state["valid"].get(str(at), False)) for at in range(len(state["proposed"]))]
+    for pair, better in state["preferred"].items():
+        for at in map(int, pair.split(":")):
+            points[at] += 0.25 if better is None else 0.5 * (better == at)
     if not points:
         return final_update(state, list(candidates.values()))
     best = points.index(max(points))
     return final_update(state, [candidates.get(f"summarise:{best}") or candidates[f"propose:{best}"]])
-
-
-def scores(state: SureState) -> list[float]:
-    """Return `v + r` of each candidate (section 3.3)."""
-    total = [float(state["valid"].get(str(at), False)) for at in range(len(state["proposed"]))]
-    for pair, better in state["preferred"].items():
-        for at in map(int, pair.split(":")):
-            total[at] += 0.25 if better is None else 0.5 * (better == at)
-    return total
 
 
 def branches(state: SureState, node: str, *numbers: tuple[int, ...]) -> list[Send]:
