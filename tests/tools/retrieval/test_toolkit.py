@@ -84,3 +84,17 @@ def test_words_are_found_exactly_else_what_the_search_found() -> None:
     search = toolkit.keyword_search(retriever)
     assert [passage.page_content for passage in search.invoke("ferry crossed, sank")] == texts[1:]
     assert len(search.invoke("lighthouse")) == 2
+
+
+class OneWord(WordEmbeddings):
+    """Embeds a text without the word `granite` as zeros."""
+
+    def embed_query(self, text: str) -> list[float]:
+        return [float("granite" in text), 0.0]
+
+
+def test_a_sentence_without_a_vector_is_not_near() -> None:
+    texts = ["It rained. Bells rang.", "It rained. It is of granite."]
+    retriever = DenseRetriever.from_documents(map(Document, texts), OneWord())
+    (found,) = toolkit.semantic_search(retriever).invoke("granite", k=2)
+    assert (found.page_content, found.metadata["snippet"]) == (texts[1], "It is of granite.")

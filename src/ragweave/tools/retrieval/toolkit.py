@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
@@ -21,6 +20,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import InjectedState
 
 from ragweave.state.passages import as_document, heading_of, indexed_text, with_id
+from ragweave.tools.embeddings.named import unit
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.retrieval.base import known_of, takes_k
 from ragweave.tools.text.untrusted import one_line, render_passage
@@ -80,9 +80,8 @@ class SnippetRetriever(BaseRetriever):
             query_terms = set(terms(query))
             return [[float(len(query_terms & set(terms(sentence)))) for sentence in texts] for texts in sentences]
         every = [sentence for texts in sentences for sentence in texts]
-        vectors = np.asarray(self.embeddings.embed_documents(every), dtype=float)
-        query_vector = np.asarray(self.embeddings.embed_query(query), dtype=float)
-        near = iter((vectors @ query_vector / np.linalg.norm(vectors, axis=1)).tolist())
+        vectors = unit(self.embeddings.embed_documents(every))
+        near = iter((vectors @ unit([self.embeddings.embed_query(query)])[0]).tolist())
         return [[next(near) for _ in texts] for texts in sentences]
 
 
