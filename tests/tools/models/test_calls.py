@@ -174,6 +174,7 @@ def test_the_pause_that_a_server_asks_for() -> None:
     assert retry_after(limited("7")) == 7
     assert retry_after(raised(RuntimeError("wrapped"), limited("1.5"))) == 1.5
     assert retry_after(limited("Wed, 21 Oct 2015 07:28:00 GMT")) == 0
+    assert retry_after(limited("Wed, 21 Oct 2015 07:28:00")) == 0  # without a time zone
     assert retry_after(limited("soon")) is None
     assert retry_after(status_error(openai.RateLimitError, 429)) is None
 

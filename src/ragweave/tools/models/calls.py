@@ -262,7 +262,8 @@ def retry_after(error: BaseException) -> float | None:
     with suppress(ValueError):
         return max(float(value), 0.0)
     with suppress(ValueError):
-        return max((parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds(), 0.0)
+        moment = parsedate_to_datetime(value)
+        return max((moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds(), 0.0)
     return None
 
 
