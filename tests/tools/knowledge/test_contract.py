@@ -165,6 +165,23 @@ def refuse() -> None:
     raise OSError("refused")
 
 
+def test_lance_stores_a_common_name_of_a_few_passages_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lancedb = pytest.importorskip("lancedb")
+    monkeypatch.setattr("ragweave.tools.knowledge.lance._RARE", 10)
+    monkeypatch.setattr("ragweave.tools.knowledge.graph.MAX_PASSAGES", 4)
+    written = ["Mara Lind", "Mara Lind", "Mara Lind", *("no name" for _ in range(17)), "Tin Harbour"]
+    with ServedKnowledgeBase(f"lance:{tmp_path}/kb", WordEmbeddings()) as kb:
+        for number in range(3):
+            kb.add([Document(f"about {name} {number} {at}") for at, name in enumerate(written)], f"part {number}")
+        for number in range(3):
+            kb.add(Document(f"about Tin Harbour, again {number}"), "later")
+    database = lancedb.connect(tmp_path / "kb")
+    (table,) = database.list_tables().tables
+    names = database.open_table(table).search().where("kind = 'passage'").limit(None).to_arrow()["names"].to_pylist()
+    counts = Counter(name for own in names for name in own.split())
+    assert counts["mara_lind"] == counts["tin_harbour"] == 5
+
+
 @pytest.mark.loopback
 def test_postgres_answers_by_its_indexes(server: str) -> None:
     import psycopg

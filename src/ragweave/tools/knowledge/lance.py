@@ -68,6 +68,8 @@ _TRIES = 20
 """Attempts to commit while other hosts commit."""
 _NAMES = 1_000
 """Names that are counted by one query."""
+_RARE = 2_000
+"""A name that fewer than one of so many passages have is not counted: the bound is five times as many, or more."""
 _COLUMNS = "id", "kind", "source", "document", "name", "content", "text", "metadata", "terms", "names"
 
 
@@ -188,15 +190,12 @@ class _View(CandidateView):
         rows = self.having(f"kind = 'source' AND {_in('id', [f'source:{key}'])}", "metadata")
         return Source(**json.loads(rows[0]["metadata"])) if rows else None
 
-    def _matched(self, tokens: Iterable[str], column: str, k: int, where: str, *columns: str) -> list[dict[str, Any]]:
+    def _matched(self, tokens: Iterable[str], column: str, k: int, where: str, *columns: str) -> pa.Table:
         """Return the k best rows by the words of a full-text column."""
         words = MatchQuery(" ".join(tokens), column)  # type: ignore[call-arg, unused-ignore]
         query = self._table.search(words, query_type="fts")
         query = query.where(where, prefilter=True) if where else query
-        rows: list[dict[str, Any]] = (
-            query.select([*columns, "_score"]).with_row_id(True).limit(k).to_arrow().to_pylist()
-        )
-        return rows
+        return query.select([*columns, "_score"]).with_row_id(True).limit(k).to_arrow()
 
     def words(
         self, terms: list[str], k: int, chosen: Condition, among: Collection[int] | None = None
@@ -204,7 +203,8 @@ class _View(CandidateView):
         where = f"{_PASSAGE} AND {_where(chosen)}" if chosen != ALL else ""
         if among is not None:
             where = f"_rowid IN ({', '.join(map(str, among))})"
-        return {row["_rowid"]: row["_score"] for row in self._matched(map(_token, terms), "terms", k, where)}
+        found = self._matched(map(_token, terms), "terms", k, where)
+        return {row["_rowid"]: row["_score"] for row in found.to_pylist()}
 
     def near(self, vector: Scores, k: int, chosen: Condition) -> Collection[int]:
         query = self._table.search(vector, vector_column_name="vector", query_type="vector").distance_type("cosine")
@@ -231,10 +231,10 @@ class _View(CandidateView):
         known: dict[str, tuple[list[int], list[int]]] = {}
         rest = iter(sorted(names))
         while batch := {_token(name): name for name in islice(rest, _NAMES)}:
-            for row in self._matched(batch, "names", len(batch) * (most + 9), "", "names", "about"):
-                for token in batch.keys() & {*row["names"].split()}:
-                    rows = known.setdefault(batch[token], ([], []))
-                    rows[token not in row["about"]].append(row["_rowid"])
+            found = self._matched(batch, "names", len(batch) * (most + 9), "", "names", "about")
+            about = {*_having(batch, found["about"], found["_rowid"])}
+            for token, row in _having(batch, pc.split_pattern(found["names"], " "), found["_rowid"]):
+                known.setdefault(batch[token], ([], []))[(token, row) not in about].append(row)
         return {name: NamePassages(sum(map(len, rows)), *map(sorted, rows)) for name, rows in known.items()}
 
     def copies(self, name: str) -> Sequence[int]:
@@ -412,6 +412,15 @@ class LanceStore(Engine):
         self._db = None
 
 
+def _having(tokens: Iterable[str], lists: pa.ChunkedArray, rows: pa.ChunkedArray) -> Iterator[tuple[str, int]]:
+    """Yield those of some tokens that lists have, each with its list's row."""
+    lists = lists.combine_chunks()
+    values = pc.list_flatten(lists)
+    chosen = pc.is_in(values, pa.array([*tokens]))
+    of = rows.combine_chunks().take(pc.list_parent_indices(lists).filter(chosen))
+    return zip(values.filter(chosen).to_pylist(), of.to_pylist(), strict=True)
+
+
 def _lost_race(error: Exception) -> bool:
     """Return whether a commit failed because other hosts committed at the same time."""
     return any(word in str(error).lower() for word in ("conflict", "contention", "concurrent"))
@@ -424,7 +433,7 @@ def _batches(view: _View, changes: Sequence[Change], terms: Callable[[str], list
     gone = view.replaced(changes)
     kept, places = Counter[str](), Counter[tuple[str, str | None]]()
     first = settings["position"]
-    room = _Room(view)
+    room = _Room(view, sum(len(change.rows) for change in changes))
     pairs = ((change.key, *row) for change in changes for row in change.passages())
     while batch := [*islice(pairs, BATCH)]:
         rows = []
@@ -463,23 +472,31 @@ def _batch(rows: list[dict[str, Any]], schema: pa.Schema, vectors: Sequence[Any]
 
 
 class _Room:
-    """How many more passages may have a name."""
+    """Which names of new passages there is room for.
 
-    def __init__(self, view: _View) -> None:
+    Only names of which a write has more than one in `_RARE` passages are looked up: others are too rare for the bound.
+    """
+
+    def __init__(self, view: _View, coming: int) -> None:
         self._view, self._most, self._empty = view, most_passages(view.count()), view.count() == 0
-        self._left: dict[str, int] = {}
+        self._rare = coming // _RARE
+        self._seen: Counter[str] = Counter()
+        self._taken: Counter[str] = Counter()
+        self._stored: dict[str, int] = {}
 
     def count(self, passages: Sequence[Mapping[str, bool]]) -> None:
         """Count the stored passages of the names of some new ones."""
-        names = {name for own in passages for name in own} - self._left.keys()
+        self._seen.update(name for own in passages for name in own)
+        names = {name for own in passages for name in own if self._seen[name] > self._rare} - self._stored.keys()
         known = {} if self._empty else self._view.named(names, self._most)
-        self._left |= {name: self._most + 1 - (known[name].number if name in known else 0) for name in names}
+        self._stored |= {name: known[name].number if name in known else 0 for name in names}
 
     def take(self, names: Mapping[str, bool]) -> dict[str, bool]:
         """Return those of a passage's names that it may have."""
-        taken = {name: about for name, about in names.items() if self._left[name] > 0}
-        for name in taken:
-            self._left[name] -= 1
+        taken = {
+            name: about for name, about in names.items() if self._stored.get(name, 0) + self._taken[name] <= self._most
+        }
+        self._taken.update(taken.keys())
         return taken
 
 
