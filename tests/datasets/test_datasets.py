@@ -308,8 +308,9 @@ def test_selection(tmp_path: Path) -> None:
     assert select(rows, sample=5, seed=1) == select(rows, sample=5, seed=1) != select(rows, sample=5)
     parts = [select(rows, limit=10, shard=f"{part}/3") for part in (1, 2, 3)]
     assert sorted(question.at for part in parts for question in part) == list(range(10))
-    with pytest.raises(UsageError, match="shard"):
-        select(rows, shard="9/8")
+    for wrong in ("9/8", "²/8"):
+        with pytest.raises(UsageError, match="shard"):
+            select(rows, shard=wrong)
 
 
 # ---- the papers' questions

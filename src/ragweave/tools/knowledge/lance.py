@@ -478,17 +478,16 @@ class _Room:
     """
 
     def __init__(self, view: _View, coming: int) -> None:
-        self._view, self._most, self._empty = view, most_passages(view.count()), view.count() == 0
-        self._rare = coming // _RARE
-        self._seen: Counter[str] = Counter()
+        self._view, self._most, self._rare = view, most_passages(view.count()), coming // _RARE
         self._taken: Counter[str] = Counter()
         self._stored: dict[str, int] = {}
 
     def count(self, passages: Sequence[Mapping[str, bool]]) -> None:
         """Count the stored passages of the names of some new ones."""
-        self._seen.update(name for own in passages for name in own)
-        names = {name for own in passages for name in own if self._seen[name] > self._rare} - self._stored.keys()
-        known = {} if self._empty else self._view.named(names, self._most)
+        coming = Counter(name for own in passages for name in own)
+        names = {name for name, number in coming.items() if self._taken[name] + number > self._rare}
+        names -= self._stored.keys()
+        known = self._view.named(names, self._most)
         self._stored |= {name: known[name].number if name in known else 0 for name in names}
 
     def take(self, names: Mapping[str, bool]) -> dict[str, bool]:
