@@ -1,6 +1,7 @@
 """The commands `eval`, `report`, `reproduce` and `label`."""
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ragweave.cli.main import app
 from ragweave.cli.options import models_of
 from ragweave.cli.runs import prices_of
 from ragweave.errors import MissingExtraError, UsageError
+from ragweave.evaluation.folder import read_results
 from ragweave.tools.embeddings.minilm import onnx_available
 
 Run = Callable[..., Any]
@@ -64,9 +66,24 @@ def test_eval_says_what_changed_in_the_data(run: Run, tmp_path: Path) -> None:
     rows[0]["answer"], rows[1]["question"] = 1950, "When did the first bridge open?"
     (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows[:3])))
     again = run(*command)
-    assert "the data changed: 1 rescored, 1 asked again, 1 gone" in again.output
+    assert "the data or the knowledge base changed: 1 rescored, 1 asked again, 1 gone" in again.output
     assert "1 answered, 2 before, 0 failed" in again.output
-    assert "the data changed" not in run(*command).output
+    assert "changed" not in run(*command).output
+
+
+def test_eval_asks_again_if_the_knowledge_base_changed(run: Run, tmp_path: Path) -> None:
+    command = ("eval", "q.jsonl", "--methods", "concat", "--kb", "kb", "--limit", "1")
+    (tmp_path / "bridges.txt").write_text("Bridge 0 opened in 1950.")
+    os.utime("bridges.txt", (0, 0))  # else it may still change, and is read twice
+    run("index", "bridges.txt", "--kb", "kb")
+    assert "1 answered" in run(*command).output
+    run("index", "bridges.txt", "--kb", "kb")
+    assert "0 answered, 1 before" in run(*command).output
+    (tmp_path / "bridges.txt").write_text("Bridge 0 opened in 1931.")
+    run("index", "bridges.txt", "--kb", "kb")
+    assert "0 rescored, 1 asked again, 0 gone" in run(*command).output
+    (record,) = read_results(tmp_path / "runs" / "q")
+    assert "1931" in record["answer"]
 
 
 def test_eval_takes_options_for_the_methods_that_have_them(run: Run, tmp_path: Path) -> None:

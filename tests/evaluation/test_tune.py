@@ -91,6 +91,17 @@ def test_an_interrupted_run_goes_on_and_pays_for_nothing_twice(settings: EvalSet
     assert outcome.choice.read_text() == through.choice.read_text()
 
 
+def test_what_changed_in_the_knowledge_base_is_searched_and_asked_again(settings: EvalSettings, tmp_path: Path) -> None:
+    model, lines = ScriptedModel(script=reply), list[str]()
+    for _ in range(2):
+        run(settings, tmp_path / "run", model, say=lines.append)
+        with KnowledgeBase.open(settings.kb) as base:
+            base.delete(source="added")
+            base.add([Document(f"House {n} is of stone.") for n in range(COUNT)])
+    assert [line for line in lines if line.startswith("auto: recall 100.0")] == [lines[1]]
+    assert any("of stone" in str(record["passages"]) for record in read_results(tmp_path / "run"))
+
+
 def test_the_incumbent_stays_if_nothing_is_better(settings: EvalSettings, tmp_path: Path) -> None:
     outcome = run(settings, tmp_path / "run", ScriptedModel(script=["Unknown"]))
     assert outcome.chosen.name == "concat[k=3]"

@@ -65,7 +65,7 @@ def sharded(work: Callable[..., Summary], folder: Path, *, ray: str | None, shar
     summary = work(shard=shard, **limits) if ray is None else run_on_ray(work, folder, address=ray, **limits)
     if summary.rescored or summary.asked_again or summary.gone:
         changes = f"{summary.rescored} rescored, {summary.asked_again} asked again, {summary.gone} gone"
-        typer.echo(f"{folder}: the data changed: {changes}", err=True)
+        typer.echo(f"{folder}: the data or the knowledge base changed: {changes}", err=True)
     return summary
 
 

@@ -24,7 +24,8 @@ from ragweave.evaluation.systems import Gold, GraphSystem, graph_system, open_mo
 from ragweave.evaluation.why import Library, stage_metrics
 from ragweave.graphs.specs import read_system
 from ragweave.roles import ROLES
-from ragweave.tools.knowledge import KnowledgeBase
+from ragweave.tools.knowledge import KnowledgeBase, open_knowledge_base
+from ragweave.tools.knowledge.base import AbstractKnowledgeBase
 from ragweave.tools.knowledge.retrievers import MODES, needs_kb, retriever_of, searched
 from ragweave.tools.models.budget import Limits
 from ragweave.tools.prices import Price, price_of
@@ -197,6 +198,14 @@ def opener(
         return _retriever(replace(settings, retriever=how, rerank=rerank, prefer=prefer), data, run)
 
     @cache
+    def state(how: str) -> str:
+        base = None if given.get("retriever") else base_of(settings, how)
+        if base is None:
+            return ""
+        with base:
+            return base.state
+
+    @cache
     def stages(how: str) -> list[Metric]:
         library = library_of(settings, how)
         return stage_metrics(library) if library else []
@@ -217,19 +226,25 @@ def opener(
             seed=settings.seed,
             traces=run.folder / "traces",
             name=name,
+            state=state(how),
         )
 
     return open_system
 
 
-def library_of(settings: EvalSettings, retriever: str) -> Library | None:
-    """Return the passages that a retriever searches; None unless they are a knowledge base at hand, not too large."""
+def base_of(settings: EvalSettings, retriever: str) -> AbstractKnowledgeBase | None:
+    """Return the knowledge base that a retriever searches; None if it searches something else."""
     mode, kb = searched(retriever, settings.kb)
     is_searched = settings.passages != "given" and settings.corpus in ("", "kb")
-    if not (is_searched and KnowledgeBase.exists(kb) and needs_kb(mode)):
+    return open_knowledge_base(kb) if is_searched and kb and needs_kb(mode) else None
+
+
+def library_of(settings: EvalSettings, retriever: str) -> Library | None:
+    """Return the passages that a retriever searches; None unless they are a knowledge base at hand, not too large."""
+    base, mode = base_of(settings, retriever), searched(retriever, settings.kb)[0]
+    if not isinstance(base, KnowledgeBase) or len(base) > _MAX_PASSAGES:
         return None
-    base = KnowledgeBase.open(kb)
-    return Library(base, mode if mode in MODES else "auto") if len(base) <= _MAX_PASSAGES else None  # type: ignore[arg-type]
+    return Library(base, mode if mode in MODES else "auto")  # type: ignore[arg-type]
 
 
 _MAX_PASSAGES = 20_000

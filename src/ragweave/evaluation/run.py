@@ -8,8 +8,9 @@ A system is anything with a name that takes a question and returns a record:
             return {"answer": question.question, "scores": {}}
 
 A resumed run skips the questions with an answer in `results.jsonl` and asks failed ones again. Unfinished questions start
-over, with their finished calls from the cache. So do questions that changed in the data: if only their golds did, all
-calls come from the cache, except those of a judge, or a method, that reads the golds. A run retries calls (`systems.open_model`) but not questions.
+over, with their finished calls from the cache. So do questions that changed in the data, and all if the knowledge base
+changed: if only their golds did, all calls come from the cache, except those of a judge, or a method, that reads the
+golds. A run retries calls (`systems.open_model`) but not questions.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Stopped(Exception):  # noqa: N818 - not an error
 
 
 class System(Protocol):
-    """Something that answers questions."""
+    """Something that answers questions. If it has a `state` that changes, its questions are asked again."""
 
     name: str
 
@@ -227,12 +228,15 @@ class Run:
             raise UsageError(f"concurrency must be at least 1, not {concurrency}")
         asked = list(questions)
         hashes = {question.id: question.hashes for question in asked}
-        pairs = [(question, system) for question in asked for system in systems]
-        tasks = [_Task(*pair, hashes[pair[0].id], self.done.get((pair[0].id, pair[1].name))) for pair in pairs]
+        tasks = [
+            self._task(question, system, {**hashes[question.id], "kb": getattr(system, "state", "")})
+            for question in asked
+            for system in systems
+        ]
         todo = sorted((task for task in tasks if not task.is_done), key=lambda task: task.key in self.failed)
         loop = _Loop(self, todo, quiet)
         summary = loop.summary
-        summary.skipped = len(pairs) - len(todo)
+        summary.skipped = len(tasks) - len(todo)
         summary.gone = self._leave_out(hashes) if complete else 0
         self.cache.gate[:] = [loop.check, self.check_limits]
         try:
@@ -241,6 +245,9 @@ class Run:
             summary.spent = self.cache.spent
             summary.dollars = self.cost()
         return summary
+
+    def _task(self, question: Question, system: System, hashes: Mapping[str, str]) -> _Task:
+        return _Task(question, system, hashes, self.done.get((question.id, system.name)))
 
     def _leave_out(self, ids: Container[str]) -> int:
         """Leave questions with other ids out of the results, and return the number of answers."""
@@ -257,7 +264,7 @@ class _Task:
     question: Question
     system: System
     hashes: Mapping[str, str]
-    """The question's."""
+    """The question's, and the state of the knowledge base."""
     earlier: Record | None
     """Hashes, calls and seconds of an earlier answer."""
 

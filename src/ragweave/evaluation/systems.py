@@ -62,6 +62,8 @@ class GraphSystem:
     seed: int = 0
     traces: Path | None = None
     """Where the path of each lost answer is written as a page; None: nowhere."""
+    state: str = ""
+    """That of the knowledge base that it searches; "" without one."""
 
     async def __call__(self, question: Question) -> Record:
         """Answer a question, and score the answer."""

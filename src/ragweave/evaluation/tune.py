@@ -125,14 +125,16 @@ def searches(
 ) -> list[Search]:
     """Return the ways to search a knowledge base, and others of the same documents; no chat model is called.
 
-    The file `store` remembers the result for the same questions.
+    The file `store` remembers the result for the same questions and knowledge bases.
     """
     if not questions or not kb:
         return []
-    asked = [[*rerankers], [*map(str, others)], [question.hashes for question in questions]]
+    base = open_knowledge_base(kb)
+    states = [base.state, *(open_knowledge_base(place).state for place in others)]
+    asked = [[*rerankers], [*map(str, others)], [question.hashes for question in questions], states]
     if store.exists() and (stored := json.loads(store.read_text("utf-8")))["asked"] == asked:
         return [Search(retriever, rerank, tuple(recalls)) for retriever, rerank, recalls in stored["recalls"]]
-    base, results, modes = open_knowledge_base(kb), list[Search](), ["auto"]
+    results, modes = list[Search](), ["auto"]
     if isinstance(base, KnowledgeBase):
         modes += [mode for mode in MODES if mode == "bm25" or (mode in ("dense", "hybrid") and base.settings.embedding)]
     for spec, reranker in product(

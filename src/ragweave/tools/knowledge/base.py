@@ -163,11 +163,15 @@ class AbstractKnowledgeBase(ABC):
 
     def derived(self, make: Callable[[AbstractKnowledgeBase], T]) -> T:
         """Return what a function makes of this knowledge base; it is kept until the next write."""
-        with self._view() as view:
-            state = view.state()
         # In each process by itself: SQLite's connections must not cross a fork.
-        value: T = self._derived(make, self._condition, state, os.getpid())
+        value: T = self._derived(make, self._condition, self.state, os.getpid())
         return value
+
+    @property
+    def state(self) -> str:
+        """The name of the current state: every write changes it."""
+        with self._view() as view:
+            return str(view.state())
 
     @cached_property
     def _derived(self) -> Callable[..., Any]:
