@@ -266,6 +266,9 @@ def test_the_file_is_read_again_when_it_changes(file: Path, chats: Any) -> None:
         assert [ask(client, key).status_code for key in ("third-key", "new-key")] == [401, 200]
         change("keys: [{name: it, key: new-key, filter: {dept: hr}}]")
         assert names(ask(client, "new-key", QUESTION).text) <= {"Ada"}
+        change("keys: [{name: it, key: new-key, filter: {dept: hr}}]\naudit: audit.jsonl")
+        ask(client, "new-key")
+    assert '"key": "it"' in (file.parent / "audit.jsonl").read_text()
 
 
 @pytest.mark.parametrize(

@@ -278,8 +278,9 @@ class _RecordedCollection(NamedTuple):
 class _Keyed:
     """The app of a key, which is started and stopped while others run."""
 
-    def __init__(self, caller: Caller, account: Account, app: ASGIApp) -> None:
-        self.caller, self.account, self.app = caller, account, app
+    def __init__(self, made_of: tuple[Caller, Path, Path | None], account: Account, app: ASGIApp) -> None:
+        """Name what the app is made of: the caller, the file that counts and the one that gets a line a request."""
+        self.made_of, self.caller, self.account, self.app = made_of, made_of[0], account, app
         self._messages, self._answers = asyncio.Queue[Message](), asyncio.Queue[Message]()
 
     async def start(self) -> None:
@@ -316,10 +317,7 @@ class KeyedApp:
         """By the id of the caller."""
         self._lock = asyncio.Lock()
         self._state = self._stat()
-        file = read_keys(path)
-        self._ledger = Ledger(path.parent / (file.usage or f"{path.stem}.usage.sqlite3"))
-        self._audit = path.parent / file.audit if file.audit else None
-        self._admit(self._made(file))
+        self._admit(self._made(read_keys(path)))
 
     def _stat(self) -> object:
         try:
@@ -329,13 +327,15 @@ class KeyedApp:
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def _made(self, file: KeyFile) -> dict[str, _Keyed]:
-        apps = {}
+        apps, folder = {}, self._path.parent
+        usage = folder / (file.usage or f"{self._path.stem}.usage.sqlite3")
+        ledger, audit = Ledger(usage), folder / file.audit if file.audit else None
         for caller in file.keys:
-            name = caller_id(caller.key.encode())
+            name, made_of = caller_id(caller.key.encode()), (caller, usage, audit)
             keyed = self._apps.get(name)
-            if keyed is None or keyed.caller != caller:
-                account = Account(caller, self._ledger, self._audit)
-                keyed = _Keyed(caller, account, self._make(caller, account))
+            if keyed is None or keyed.made_of != made_of:
+                account = Account(caller, ledger, audit)
+                keyed = _Keyed(made_of, account, self._make(caller, account))
             apps[name] = keyed
         return apps
 
