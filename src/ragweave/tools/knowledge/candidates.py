@@ -72,7 +72,7 @@ class CandidateView(View):
     def words(
         self, terms: list[str], k: int, chosen: Condition, among: Collection[int] | None = None
     ) -> Mapping[int, float]:
-        """Return the BM25 scores of the k best passages that pass the filter; or of some passages, with any filter."""
+        """Return the BM25 scores of the k best passages that pass the filter; or of some that were read, with any filter."""
 
     @abstractmethod
     def near(self, vector: Scores, k: int, chosen: Condition) -> Collection[int]:
@@ -181,14 +181,14 @@ class CandidatePool:
     def places(self, rows: Collection[int]) -> NDArray[np.int64]:
         return np.fromiter((self._places[row] for row in rows), np.int64)
 
-    def words(self, terms: list[str]) -> Scores:
-        if not terms or not self._places:
-            return np.zeros(len(self._places), np.float32)
+    def words(self, terms: list[str], rows: Collection[int]) -> Scores:
+        if not terms or not rows:
+            return np.zeros(len(rows), np.float32)
         if tuple(terms) not in self._highest:
             self._highest[tuple(terms)] = max(self._view.words(terms, 1, ALL).values(), default=0)
-        scores = self._view.words(terms, len(self._places), ALL, [*self._places])
+        scores = self._view.words(terms, len(rows), ALL, rows)
         highest = max(self._highest[tuple(terms)], *scores.values(), 1e-9)
-        return np.array([scores.get(row, 0) / highest for row in self._places], np.float32)
+        return np.array([scores.get(row, 0) / highest for row in rows], np.float32)
 
     def documents(self, rows: Sequence[int]) -> dict[int, Document]:
         return {row: self._stored[row].document for row in rows}

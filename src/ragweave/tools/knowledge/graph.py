@@ -161,7 +161,7 @@ def _raised(pool: Pool, paths: Mapping[int, NamePath], rest: list[str]) -> tuple
     """Return the base scores, the best 1, with paths added; and the paths that end in the pool."""
     ends = pool.include(sorted(paths, key=lambda row: -paths[row].strength))
     places = pool.places(ends)
-    strengths = np.fromiter((paths[row].strength for row in ends), np.float32) * (1 + pool.words(rest)[places])
+    strengths = np.fromiter((paths[row].strength for row in ends), np.float32) * (1 + pool.words(rest, ends))
     scores = pool.scores / max(float(pool.scores.max(initial=0)), 1e-9)
     scores[places] += strengths
     stronger = zip(ends, strengths.tolist(), strict=True)

@@ -118,9 +118,9 @@ class _Pool:
     def places(self, rows: Collection[int]) -> NDArray[np.int64]:
         return np.searchsorted(self.rows, np.fromiter(rows, np.int64))
 
-    def words(self, terms: list[str]) -> Scores:
+    def words(self, terms: list[str], rows: Collection[int]) -> Scores:
         scores = self._index.words(terms)
-        return scores / np.float32(max(float(scores.max(initial=0)), 1e-9))
+        return scores[self.places(rows)] / np.float32(max(float(scores.max(initial=0)), 1e-9))
 
 
 class FolderIndex:

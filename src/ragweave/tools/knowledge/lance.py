@@ -29,6 +29,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,8 @@ class _View(CandidateView):
 
     def __init__(self, table: Any) -> None:
         self._table = table
+        self._ids: dict[int, str] = {}
+        """Of the rows that were read: a search among some rows is faster by the index of ids than by row."""
 
     def having(self, where: str, *columns: str) -> list[dict[str, Any]]:
         """Return rows as mappings, with their `_rowid`."""
@@ -172,6 +175,10 @@ class _View(CandidateView):
         return {row["id"] for row in self.having(f"kind = 'passage' AND {_in('source', [key])}", "id")} <= {*gone}
 
     def count(self) -> int:
+        return self._count
+
+    @cached_property
+    def _count(self) -> int:
         return int(self._table.count_rows("kind = 'passage'"))
 
     def state(self) -> int:
@@ -202,7 +209,7 @@ class _View(CandidateView):
     ) -> Mapping[int, float]:
         where = f"{_PASSAGE} AND {_where(chosen)}" if chosen != ALL else ""
         if among is not None:
-            where = f"_rowid IN ({', '.join(map(str, among))})"
+            where = _in("id", (self._ids[row] for row in among))
         found = self._matched(map(_token, terms), "terms", k, where)
         return {row["_rowid"]: row["_score"] for row in found.to_pylist()}
 
@@ -215,7 +222,7 @@ class _View(CandidateView):
         return rows
 
     def passages(self, rows: Collection[int]) -> Mapping[int, Stored]:
-        columns = ["name", "source", "position", "text", "metadata", *(["vector"] if self.dimensions() else [])]
+        columns = ["id", "name", "source", "position", "text", "metadata", *(["vector"] if self.dimensions() else [])]
         stored = self._table.take_row_ids([*rows]).select(columns).with_row_id().to_arrow()
         vectors: Any = [None] * len(stored)
         if "vector" in columns:
@@ -224,6 +231,7 @@ class _View(CandidateView):
         passages = {}
         for row, vector in zip(stored.to_pylist(), vectors, strict=True):
             metadata = {"position": row["position"], **json.loads(row["metadata"]), "source": row["source"]}
+            self._ids[row["_rowid"]] = row["id"]
             passages[row["_rowid"]] = Stored(Document(row["text"], id=row["name"], metadata=metadata), vector)
         return passages
 

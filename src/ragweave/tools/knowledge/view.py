@@ -75,8 +75,8 @@ class Pool(Protocol):
     def places(self, rows: Collection[int]) -> NDArray[np.int64]:
         """Return where some of its passages stand in `scores`."""
 
-    def words(self, terms: list[str]) -> Scores:
-        """Return the BM25 score of each passage for some terms, as a share of the best of all passages."""
+    def words(self, terms: list[str], rows: Collection[int]) -> Scores:
+        """Return the BM25 scores of some of its passages for some terms, as shares of the best of all passages."""
 
     def documents(self, rows: Sequence[int]) -> Mapping[int, Document]:
         """Return some of them, in the given order."""
