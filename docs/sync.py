@@ -168,7 +168,7 @@ def among() -> str:
 
 def e5() -> str:
     """Return the recall of sets with multilingual-e5-small."""
-    gain, names = gains("sets, e5"), {"hotpotqa": "HotpotQA", "musique": "MuSiQue"}
+    gain, names = gains("sets, e5"), {"2wiki": "2WikiMultihopQA", "hotpotqa": "HotpotQA", "musique": "MuSiQue"}
     rows = [
         [names[name], str(row["questions"]), *(str(row[way]) for way in ("dense", "hybrid", "graph")), gain[name]]
         for name, row in measured("graph_retrieval")["sets, e5"].items()
