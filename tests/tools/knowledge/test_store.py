@@ -452,10 +452,10 @@ def test_small_writes_leave_the_large_part_of_the_index_as_it_is(tmp_path: Path)
         return {path.name for path in (tmp_path / "kb").glob("index-*")}
 
     def found(base: KnowledgeBase, mode: RetrieverName) -> list[set[str]]:
-        retriever = base.as_retriever(90, mode)
+        retriever = base.as_retriever(500, mode)
         return [{doc.page_content for doc in retriever.invoke(query)} for query in ("number 7", "late 3", "Alden")]
 
-    texts = {f"d{number}": f"number {number} at Alden" for number in range(40)}
+    texts = {f"d{number}": f"number {number} at Alden" for number in range(400)}
     with KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings()) as kb:
         kb.add([Document(text, id=name) for name, text in texts.items()], "all")
         (large,) = folders()
@@ -478,3 +478,18 @@ def test_small_writes_leave_the_large_part_of_the_index_as_it_is(tmp_path: Path)
         kb.backup(tmp_path / "copy")
         with KnowledgeBase.open(tmp_path / "copy", embeddings=WordEmbeddings()) as copy:
             assert (copy.check(), len(copy)) == ([], len(texts) + 1002)
+
+
+def test_passages_rank_as_in_a_new_index_whatever_came_before_them(tmp_path: Path) -> None:
+    rest = "and then they all walked home along the shore, past boats, nets, ropes, tar, gulls, sand, posts and a wall "
+    with KnowledgeBase.create(tmp_path / "kb", settings={"embedding": None}) as kb:
+        for text in ("harbour row", f"A text: {3 * rest}", f"The harbour bells rang that night, {3 * rest}"):
+            kb.add(Document(text), text)
+        assert kb.as_retriever(1, "bm25").invoke("harbour bells at night")[0].page_content.startswith("The")
+    with KnowledgeBase.create(tmp_path / "other", settings={"embedding": None}) as kb:
+        kb.add([Document(f"lake {at}") for at in range(15)], "lakes")
+        kb.add([Document(f"{word} hut", id=word) for word in ("hill", "lake")], "huts")
+        kb.add([Document(f"hill {at}") for at in range(9)], "hills")
+        assert kb.as_retriever(1, "bm25").invoke("lake hill hut")[0].id == "hill"
+        assert kb.delete(source="lakes") == 15
+        assert kb.as_retriever(1, "bm25").invoke("lake hill hut")[0].id == "lake"

@@ -27,8 +27,10 @@ _STATES = 2
 _FILTERS = 64
 """Filters whose passages are cached."""
 _ROWS, _VECTORS, _GONE = "rows", "vectors", "gone"
-_SMALL, _SHARE = 1_000, 50
-"""Changes that a small segment holds: so many, or a fiftieth of the passages of the large one."""
+_SMALL, _SHARE, _MOST = 1_000, 50, 10
+"""Changes that a small segment holds: so many, or a fiftieth of the passages of the large one; at most a tenth of them."""
+_DRIFT = 0.1
+"""By how much the average length of all passages may differ from that of the large segment, by which BM25 scores them."""
 _MAX_ROW = 2**62
 
 
@@ -169,16 +171,24 @@ class FolderIndex:
         last = int(large.rows[-1]) if len(large.rows) else 0
         deleted = np.union1d(before.gone, np.array([row for row in gone if row <= last], np.int64))
         later = now.rows_after(last)
-        if not len(large.rows) or len(later) + len(deleted) > max(_SMALL, len(large.rows) // _SHARE):
-            self._extend(large, np.setdiff1d(large.rows, deleted, assume_unique=True), later, now, folder, None)
-            return [folder.name]
+        kept = np.setdiff1d(large.rows, deleted, assume_unique=True)
+        most = min(max(_SMALL, len(large.rows) // _SHARE), len(large.rows) // _MOST)
+        if len(large.rows) and len(later) + len(deleted) <= most and self._extend_small(before, later, now, folder):
+            deleted.tofile(folder / _GONE)
+            return [now.index.split()[0], folder.name]
+        self._extend(large, kept, later, now, folder, None)
+        return [folder.name]
+
+    def _extend_small(self, before: _Index, later: NDArray[np.int64], now: Snapshot, folder: Path) -> bool:
+        """Write the small segment; return whether the passages of both have about the average length of the large one."""
+        large, *more = before.segments
         small = more[0] if more else NOTHING
-        average = float(large.bm25.lengths.sum()) / len(large.rows)
+        average = float(large.bm25.lengths.mean())
         stay = np.intersect1d(small.rows, later, assume_unique=True)
         new = later[np.searchsorted(later, small.rows[-1:], "right")[0] if len(small.rows) else 0 :]
         self._extend(small, stay, new, now, folder, average)
-        deleted.tofile(folder / _GONE)
-        return [now.index.split()[0], folder.name]
+        lengths = np.concatenate([large.bm25.lengths, Bm25Index.open(folder).lengths])
+        return abs(float(lengths.mean()) - average) <= _DRIFT * average
 
     def _extend(
         self,
