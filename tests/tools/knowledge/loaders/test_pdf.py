@@ -32,23 +32,16 @@ def recognised(monkeypatch):
     return texts
 
 
-def test_running_heads_and_page_numbers_stand_once():
-    texts = ["Lift manual Show a lamp. 1", "Lift manual No dogs. 2", "Lift manual Case 88120 rose. 3"]
-    pages = [(shown(*re.split("(?<=manual) |(?<=[.]) ", text)), "") for text in texts]
-    (document,), _ = read("rules.pdf", pdf(*pages))
-    assert document.text.split() == [
-        "Lift",
-        "manual",
-        "Show",
-        "a",
-        "lamp.",
-        "1",
-        "No",
-        "dogs.",
-        "Case",
-        "88120",
-        "rose.",
-    ]
+def test_running_heads_and_page_numbers_stand_once_where_sentences_run_on():
+    texts = ["Lift manual Show a 1", "Lift manual lamp. No 2", "Lift manual dogs. Case 88120 rose. 3"]
+    (document,), _ = read("rules.pdf", pdf(*[(shown(*re.split("(?<=manual) | (?=.$)", text)), "") for text in texts]))
+    assert document.text.split() == [*texts[0].split(), "lamp.", "No", "dogs.", "Case", "88120", "rose."]
+
+
+def test_a_page_for_each_ticket_keeps_its_number_and_result():
+    tickets = [f"Ticket {1041 + at}\nLift\nStatus: closed\nResult: FAIL\n{at + 1}" for at in range(5)]
+    (document,), _ = read("tickets.pdf", pdf(*[(shown(*ticket.split("\n")), "") for ticket in tickets]))
+    assert document.text.split() == " ".join([tickets[0], *[ticket[:-1] for ticket in tickets[1:]]]).split()
 
 
 def test_lines_that_two_pages_share_stay():

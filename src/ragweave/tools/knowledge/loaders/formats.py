@@ -54,7 +54,8 @@ def _number(number: Decimal, form: str) -> str | None:
         return None
     at = 1 if number < 0 and sections[1:] else 2 if number == 0 and sections[2:] else 0
     text = _filled(sections[at], abs(number))
-    return f"-{text}" if text is not None and number < 0 and not at else text
+    signed = number >= 0 or (at and text != _filled(sections[0], -number))  # else only a color would tell
+    return text if signed or not text else f"-{text}"
 
 
 @lru_cache(maxsize=1000)

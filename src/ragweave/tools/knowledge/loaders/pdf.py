@@ -8,11 +8,12 @@ import io
 import re
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ragweave.errors import MissingExtraError
@@ -38,6 +39,8 @@ _LONG_SIDE = 842
 """Points that the longer side of a picture has as a page, unless it has fewer pixels."""
 _RUNNING = 3
 """Pages that a running head or foot stands on, at least."""
+_BARE = re.compile(r"\W*\0-?\d+\W*")
+"""A page number by itself, as `_counted` has it."""
 _ROWS = re.compile(r"(?m)^((?:\| [^\n\d]* \|\n)?)(?:\| [^\n]* \|(?:\n|\Z)){2,}")
 """Rows of tables; a first one without digits is their header."""
 _LOCK = threading.Lock()
@@ -106,7 +109,8 @@ def _with_words(loaded: Loaded, scans: Iterable[Sequence[Line]]) -> Loaded:
 def _without_running_heads(pages: list[str]) -> list[str]:
     """Return texts of pages without the first and last lines that at least three pages share, except on the first.
 
-    Page numbers are left out of the comparison: a number is one if it goes up with the pages.
+    Page numbers are left out of the comparison: a number is one if it goes up with the pages. Where no sentences run on
+    from page to page, as in forms, tickets and slides, such a line may be one of the text: only bare numbers are left out.
     """
     lines = [page.split("\n") for page in pages]
     edges = {(number, at) for number, page in enumerate(lines) for at in (*range(2), *range(len(page) - 2, len(page)))}
@@ -115,11 +119,24 @@ def _without_running_heads(pages: list[str]) -> list[str]:
         line = "" if lines[number][at].startswith("| ") else " ".join(lines[number][at].split())
         for key in {line, *(_counted(line, match, number) for match in re.finditer(r"\d+", line))} - {""}:
             places[key].append((number, at))
-    for same in places.values():
-        if len({number for number, _ in same}) >= _RUNNING:
-            for number, at in same[1:]:
-                lines[number][at] = ""
+    running = {key: same for key, same in places.items() if len({number for number, _ in same}) >= _RUNNING}
+    if not _run_on(lines, {place for same in running.values() for place in same}):
+        running = {key: same for key, same in running.items() if _BARE.fullmatch(key)}
+    for same in running.values():
+        for number, at in same[1:]:
+            lines[number][at] = ""
     return ["\n".join(page) for page in lines]
+
+
+def _run_on(pages: list[list[str]], heads: Collection[tuple[int, int]]) -> bool:
+    """Return whether sentences run on from page to page, beside the lines at some places: at every fourth break or more."""
+    texts = [
+        [line.strip() for at, line in enumerate(page) if line.strip() and (number, at) not in heads]
+        for number, page in enumerate(pages)
+    ]
+    breaks = [(before[-1][-1], after[0][0]) for before, after in pairwise(filter(None, texts))]
+    runs = sum((last.isalnum() or last in ",;-") and first.isalpha() and not first.isupper() for last, first in breaks)
+    return 4 * runs >= len(breaks)
 
 
 def _counted(line: str, number: re.Match[str], page: int) -> str:
