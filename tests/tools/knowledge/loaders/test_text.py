@@ -1,6 +1,10 @@
 import gzip
 import json
 from email.message import EmailMessage
+from email.mime.application import MIMEApplication
+from email.mime.image import MIMEImage
+from email.mime.multipart import MIMEMultipart
+from email.mime.text import MIMEText
 
 import pytest
 from tests.tools.knowledge.loaders.made import passages, read, zipped
@@ -114,6 +118,34 @@ def test_the_part_of_a_mail_that_says_more(plain, page, text):
     mail.set_content(plain)
     mail.add_alternative(page, subtype="html")
     assert "\n".join(read("m.eml", bytes(mail))[0][0].text.split("\n\n")).strip() == text
+
+
+TEXT, FOOT = MIMEText("See the fees."), MIMEText("Berths")
+PAGE, END = MIMEText("<p>See the fees.</p>", "html"), MIMEText("<p>Due in May.</p>", "html")
+FEES, LOGO, SIGNATURE = MIMEApplication(b"Berth,Fee\nEast,40"), MIMEImage(b"x", "png"), MIMEApplication(b"x", "pkcs7")
+FEES.add_header("Content-Disposition", "attachment", filename="fees.csv")
+FEES["Subject"] = "Fees"
+
+
+@pytest.mark.parametrize(
+    ("mail", "text"),
+    [
+        (MIMEMultipart("mixed", None, [MIMEMultipart("mixed", None, [TEXT, FEES]), FOOT]), "See the fees.\nBerths"),
+        (MIMEMultipart("signed", None, [MIMEMultipart("mixed", None, [TEXT, FEES]), SIGNATURE]), "See the fees."),
+        (
+            MIMEMultipart("alternative", None, [TEXT, MIMEMultipart("mixed", None, [PAGE, FEES, END])]),
+            "See the fees.\nDue in May.",
+        ),
+        (
+            MIMEMultipart("mixed", None, [MIMEMultipart("related", None, [PAGE, LOGO]), FEES]),
+            "See the fees.",
+        ),
+        (FEES, "Subject: Fees"),
+    ],
+)
+def test_a_mail_is_read_in_all_its_parts(mail, text):
+    (document, fee), notices = read("m.eml", bytes(mail))
+    assert (document.text.strip(), fee.metadata["member"], notices) == (text, "fees.csv", "")
 
 
 def test_mailboxes_and_forwarded_mails():

@@ -50,9 +50,10 @@ def load_mail(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Load
     for head in ("From", "To", "Cc", "Date", "Subject"):
         with suppress(Exception):  # a header that the library cannot parse
             heads |= {head: str(mail[head])} if mail[head] else {}
-    others = [*mail.iter_attachments()]
+    bodies = [body for kind in ("plain", "html") if (body := mail.get_body((kind,)))]
+    others = [part for part in _parts(mail) if part not in bodies]
     inline = [part for part in others if part.get_content_maintype() == "text" and not part.get_filename()]
-    texts = [*_bodies(mail), *map(_text_of, inline)]
+    texts = [*_told([*map(_text_of, bodies)]), *map(_text_of, inline)]
     people = {name.lower(): heads[name] for name in ("From", "To") if name in heads}
     text, sent = "\n".join([*map(": ".join, heads.items()), "", *texts]), ""
     with suppress(Exception):
@@ -60,14 +61,25 @@ def load_mail(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Load
     yield dated(Loaded(text, heads.get("Subject", name), metadata=people), mail=sent)
     for number, part in enumerate((part for part in others if part not in inline), 1):
         mails: Any = part.get_payload() if part.is_multipart() else []  # of a forwarded mail
-        content: Any = mails[0].as_bytes() if mails else part.get_payload(decode=True) or b""
+        content: Any = b"\n".join(map(bytes, mails)) or part.get_payload(decode=True) or b""
         suffix = ".eml" if mails else mimetypes.guess_extension(part.get_content_type()) or ""
         yield Member(part.get_filename() or f"attachment {number}{suffix}", len(content), partial(bytes, content))
 
 
-def _bodies(mail: Any) -> list[str]:
+def _parts(part: Any) -> Iterator[Any]:
+    """Yield the parts of a mail, without signatures, other forms of its text, and the pictures that its HTML shows."""
+    kind = part.get_content_type()
+    if not (kind.startswith("multipart/") and part.is_multipart()):
+        yield part
+        return
+    skipped = {"multipart/alternative": "text", "multipart/related": "image"}.get(kind)
+    for inner in [*part.iter_parts()][: 1 if kind == "multipart/signed" else None]:
+        if inner.get_content_maintype() != skipped:
+            yield from _parts(inner)
+
+
+def _told(bodies: list[str]) -> list[str]:
     """Return the plain text of a mail; its HTML instead, or as well, if that says something else."""
-    bodies = [_text_of(body) for kind in ("plain", "html") if (body := mail.get_body((kind,)))]
     if not bodies[1:]:
         return bodies
     plain, page = ({*re.findall(r"\w+", body.lower())} for body in bodies)
