@@ -312,17 +312,23 @@ def test_a_long_row_is_one_row_and_tables_of_a_sheet_are_apart(tmp_path: Path) -
 
     book = openpyxl.Workbook()
     sheet: Any = book.active
-    for row in (["name", "size"], ["Ann", 3], ["Bob", 4], [], ["city", "people"], ["Rom", 7], ["Oslo", 8]):
+    for row in (["name", "size"], ["Ann", 3], ["Bob", 4], [], ["city", "people"], ["Rom", 2700], ["Oslo", 8]):
         sheet.append(row)
+    sheet["B6"].number_format = "#,##0"
     book.save(tmp_path / "two.xlsx")
-    (tmp_path / "long.csv").write_text(f"name,story\nAnn,{'word ' * 900}\nBob,short\n")
+    columns, cells = (",".join(f"{kind} {at} {'of many ' * 7}" for at in range(60)) for kind in ("asked", "told"))
+    rows = f"name,story,{columns},last\nAnn,{'word ' * 900},{cells},yes\nBob,short{',' * 61}no\n"
+    (tmp_path / "long.csv").write_text(rows)
     with KnowledgeBase.create(tmp_path / "kb", settings=IndexSettings(embedding=None)) as kb:
         kb.index_paths([tmp_path / "two.xlsx", tmp_path / "long.csv"])
         tables = kb.tables()
-        assert tables.run("SELECT count(*) FROM long").rows == [(2,)]
+        assert tables.run("SELECT last, count(*) FROM long GROUP BY 1").rows == [("no", 1), ("yes", 1)]
+        assert kb.view({"last": "yes"}).tables().run("SELECT name FROM long").rows == [("Ann",)]
         first, second = (table.name for table in tables.tables if table.name != "long")
         assert tables.run(f"SELECT sum(size) FROM {first}").rows == [(7,)]
-        assert tables.run(f"SELECT sum(people) FROM {second}").rows == [(15,)]
+        assert tables.run(f"SELECT sum(people) FROM {second}").rows == [(2708,)]
+        (city,) = kb.view({"people": {"$gt": 1000}}).passages()
+        assert city.page_content == "city: Rom\npeople: 2,700"
 
 
 def test_rows_are_saved_as_their_file_has_them(kb: KnowledgeBase, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
+from math import inf
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -37,8 +38,8 @@ Box = tuple[float, float, float, float]
 
 MAX_FIELD = 1_000
 """Longest metadata value, in characters; a longer one is left out, or cut if it is a cell of a row."""
-_MAX_FIELDS, _MAX_ROW = 4_000, 6_000
-"""Longest metadata of a text and of a row, in characters; the rest is left out, as every passage would repeat it."""
+_MAX_FIELDS = 4_000
+"""Longest metadata of a text, in characters; the rest is left out, as every passage would repeat it."""
 TABLE = "table"
 """Metadata of a row: the number of its table in the sheet or file. The fields that are not reserved are its columns."""
 _MAX_HEADER = 1_000
@@ -117,10 +118,12 @@ class Loaded:
         first = bisect_right(self._places, start, key=itemgetter(0))
         return self._places[first : bisect_left(self._places, end, key=itemgetter(0))]
 
-    @cached_property
-    def fields(self) -> dict[str, Any]:
-        """The metadata that passages have: values of up to 1,000 characters, the first 4,000 of all as stored, or 6,000 of a row."""
-        fields, left = {}, _MAX_ROW if TABLE in self.metadata else _MAX_FIELDS
+    def fields(self, start: int = 0) -> dict[str, Any]:
+        """Return the metadata that the passage at an offset has: values of up to 1,000 characters, the first 4,000 of all.
+
+        The first passage of a row has all its cells: tables are made of it.
+        """
+        fields, left = {}, inf if TABLE in self.metadata and not start else _MAX_FIELDS
         for name, value in self.metadata.items():
             size = len(str(value))
             stored = len(name) + size + len('"": "", ')
@@ -382,7 +385,7 @@ def passage_of(loaded: Loaded, start: int, end: int, lead: str = "", number: str
     `number` is what its id adds to the document's.
     """
     text = lead + loaded.text[start:end]
-    meta = {**loaded.fields, "title": loaded.title[:LONGEST_TITLE], "start": start, "end": end}
+    meta = {**loaded.fields(start), "title": loaded.title[:LONGEST_TITLE], "start": start, "end": end}
     meta |= loaded.place(start)
     if breaks := [[at - start + len(lead), place] for at, place in loaded.breaks(start, end)]:
         meta["breaks"] = breaks

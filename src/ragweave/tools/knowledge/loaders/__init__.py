@@ -206,7 +206,7 @@ def load(path: Path, file: BinaryIO, settings: IndexSettings) -> Iterator[Loaded
     room = _Room(MAX_MEMBERS, _max_bytes(size))
     max_text = left = max(MAX_TEXT, 100 * size)
     for loaded in _texts(path, lambda: file, settings, room):
-        left -= 0 if isinstance(loaded, str) else len(loaded.text) + len(str(loaded.fields))
+        left -= 0 if isinstance(loaded, str) else len(loaded.text) + len(str(loaded.fields()))
         if left < 0:
             yield f"not read to its end: {max_text} characters were made of its {size} bytes"
             break

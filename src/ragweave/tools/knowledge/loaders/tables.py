@@ -26,6 +26,7 @@ _HEAD = 100_000
 _NUMBER = r"[-+(]?\s*[€$£¥]?\s*\d[\d.,'\s]*\s*(?:%|[€$£¥])?\)?"
 _DATE = r"\d{4}-\d\d?-\d\d?(?:[T ][\d:.]+)?|\d{1,2}([./-])\d{1,2}\1\d{2,4}|\d{1,2}:\d\d(?::\d\d)?"
 _MERGED = re.compile(rb'<mergeCell ref="([A-Z]+\d+:[A-Z]+\d+)"')
+_GROUPED = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d+)?")
 _UNSAVED = re.compile(rb"</f>\s*(?:(?:<v\s*/>|<v></v>)\s*)?</c>")
 """A formula without a saved value."""
 _MAX_MERGED = 100_000
@@ -305,9 +306,15 @@ def _sheet(name: str, package: zipfile.ZipFile, sheet: Any, settings: IndexSetti
                 if isinstance(loaded, str):
                     yield loaded
                 else:
-                    place = {TABLE: number} if TABLE in loaded.metadata else {}
-                    yield replace(loaded, metadata={**loaded.metadata, **place, "heading_path": [sheet.title]})
+                    fields = {label: _ungrouped(value) for label, value in loaded.metadata.items()}
+                    place = {TABLE: number} if TABLE in fields else {}
+                    yield replace(loaded, metadata={**fields, **place, "heading_path": [sheet.title]})
     yield from unread
+
+
+def _ungrouped(value: Any) -> Any:
+    """Return a cell without the commas between thousands, so that filters read all numbers of a column."""
+    return value.replace(",", "") if isinstance(value, str) and _GROUPED.fullmatch(value) else value
 
 
 def _side_by_side(block: Iterator[_Row]) -> Iterator[Iterable[_Row]]:
