@@ -83,7 +83,12 @@ def test_files_of_twelve_months_are_one_table_and_others_are_not() -> None:
         tables.run("SELECT file FROM costs")
 
 
-def test_files_of_one_name_in_two_archives_are_apart() -> None:
+def test_files_of_one_name_in_two_folders_or_archives_are_apart() -> None:
+    budgets = [row_of(1, f"/docs/{folder}/budget.csv", {"sum": "5"}) for folder in ("hr", "it")]
+    assert Tables([[row] for row in budgets]).run("SELECT folder, sum FROM budget").rows == [
+        ("docs/hr", 5),
+        ("docs/it", 5),
+    ]
     rows = [row_of(1, f"/docs/{name}.zip", {"member": "data.csv", name: "5"}) for name in ("rain", "wind")]
     assert [[column.name for column in table.columns] for table in Tables([[row] for row in rows]).tables] == [
         ["rain"],

@@ -167,7 +167,7 @@ class FolderIndex:
             before = self.open(now.index, now.dimensions(), now.hashes)
         except (OSError, ValueError):  # damaged, or deleted: it is made from the start
             before = _Index([NOTHING])
-        large, *more = before.segments
+        large = before.segments[0]
         last = int(large.rows[-1]) if len(large.rows) else 0
         deleted = np.union1d(before.gone, np.array([row for row in gone if row <= last], np.int64))
         later = now.rows_after(last)

@@ -217,26 +217,29 @@ def _cells(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def _grouped(passages: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[tuple[str, _Rows]]:
     """Yield the tables of passages, given by number and metadata, with their names."""
-    parts, documents = dict[tuple[str, str], dict[tuple[str, int], _Rows]](), _Rows()
+    parts, documents = dict[PurePath, dict[tuple[str, int], _Rows]](), _Rows()
     for number, metadata in passages:
-        file, cells = str(metadata.get("member") or metadata["source"]), _cells(metadata)
+        path, cells = PurePath(metadata["source"], metadata.get("member") or ""), _cells(metadata)
         if TABLE in metadata:
             table = " ".join(map(str, metadata.get("heading_path") or ())), metadata[TABLE]
-            parts.setdefault((metadata["source"], file), {}).setdefault(table, []).append((number, cells))
+            parts.setdefault(path, {}).setdefault(table, []).append((number, cells))
         else:
-            folder = "/".join(PurePath(file).parent.parts[-2:])
-            documents.append((number, {"file": PurePath(file).name, "folder": folder, **cells}))
+            documents.append((number, {"file": path.name, "folder": _folder(path), **cells}))
     alike: dict[str, list[_Part]] = {}
-    for (_, file), tables in parts.items():
+    for path, tables in parts.items():
         for (sheet, _), rows in tables.items():
-            name = f"{PurePath(file).name.partition('.')[0]} {sheet if len(tables) > 1 else ''}".strip()
+            place = {"folder": _folder(path), "file": path.name, "sheet": sheet}
+            name = f"{path.name.partition('.')[0]} {sheet if len(tables) > 1 else ''}".strip()
             stem = re.sub(r"[\W\d_]+", " ", name).strip() or name
-            place = {"file": PurePath(file).name, "sheet": sheet}
             alike.setdefault(stem, []).append(_Part(name, place, rows, frozenset(_labels(rows))))
     for stem, similar in alike.items():
         yield from _joined(stem, similar)
     if documents:
         yield DOCUMENTS, documents
+
+
+def _folder(path: PurePath) -> str:
+    return "/".join(path.parent.parts[-2:])
 
 
 class _Part(NamedTuple):
@@ -249,12 +252,12 @@ class _Part(NamedTuple):
 def _joined(stem: str, parts: Sequence[_Part]) -> Iterator[tuple[str, _Rows]]:
     """Yield the tables of parts whose names differ in digits alone, such as those of twelve months.
 
-    Those with the same columns are one table, where columns `file` and `sheet` tell them apart.
+    Those with the same columns are one table, where columns `folder`, `file` and `sheet` tell them apart.
     """
     while parts:
         labels = parts[0].labels
         same = [part for part in parts if labels <= part.labels or labels >= part.labels]
-        several = [label for label in ("file", "sheet") if len({part.place[label] for part in same}) > 1]
+        several = [label for label in ("folder", "file", "sheet") if len({part.place[label] for part in same}) > 1]
         rows = [(n, {label: part.place[label] for label in several} | row) for part in same for n, row in part.rows]
         yield same[0].name if len(same) == 1 else stem, rows
         parts = [part for part in parts if part not in same]

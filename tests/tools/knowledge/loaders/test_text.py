@@ -20,6 +20,13 @@ def test_front_matter_headings_and_tables():
     assert document.place(document.text.index("| 1")) == {"heading_path": ["H"]}
 
 
+def test_front_matter_is_yaml_1_2():
+    head = "plz: 01067\nopens: 12:30\nlang: no\nday: 2024-03-01\nyear: 2024\nshare: 1.5\nsmall: 1e-3\ndraft: true\nof: null"
+    fields = {"plz": "01067", "opens": "12:30", "lang": "no", "day": "2024-03-01", "year": 2024}
+    fields |= {"share": 1.5, "small": 0.001, "draft": True, "of": None}
+    assert read("a.md", f"---\n{head}\n---\n\nReef.\n")[0][0].metadata == fields
+
+
 def test_front_matter_that_is_no_yaml():
     (document,), _ = read("a.md", "---\ntitle: Tides: a guide\ntags: [sea]\n---\n\nReef early.\n")
     assert document.title == "Tides: a guide" and document.text.strip() == "Reef early."

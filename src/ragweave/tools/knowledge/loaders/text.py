@@ -173,11 +173,26 @@ def _yaml(block: str) -> dict[str, Any]:
     import yaml
 
     with suppress(yaml.YAMLError, ValueError, RecursionError):
-        fields = None if _ANCHOR.search(block) else yaml.safe_load(block)
+        fields = None if _ANCHOR.search(block) else yaml.load(block, _front_matter_loader())  # noqa: S506 - a SafeLoader
         if isinstance(fields, dict):
             return fields
     pairs = re.findall(r"^([\w-]+):[ \t]+(\S.*)$", block, re.MULTILINE)
     return {name: value.strip().strip("\"'") for name, value in pairs}
+
+
+@cache
+def _front_matter_loader() -> Any:
+    """Return YAML 1.2's loader: in 1.1, which PyYAML reads, `0123` is octal, `12:30` a number, and `no` false."""
+    import yaml
+
+    others = {
+        first: [resolver for resolver in resolvers if resolver[0].rpartition(":")[2] not in _SCALARS]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    loader: Any = type("Loader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": others})
+    for kind, (pattern, firsts) in _SCALARS.items():
+        loader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(f"(?:{pattern})$"), [*firsts])
+    return loader
 
 
 def own_fields(fields: Mapping[Any, Any]) -> dict[str, Any]:
@@ -188,6 +203,11 @@ def own_fields(fields: Mapping[Any, Any]) -> dict[str, Any]:
     return plain
 
 
+_SCALARS = {
+    "bool": ("true|True|TRUE|false|False|FALSE", "tTfF"),
+    "int": ("[-+]?(?:0|[1-9][0-9]*)", "-+0123456789"),
+    "float": (r"[-+]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?", "-+0123456789"),
+}
 _DATED = re.compile(r"(?<!\d)((?:19|20)\d\d)([-_.]?)(\d\d)\2(\d\d)(?!\d)")
 
 
