@@ -234,10 +234,11 @@ def _operands(name: str, op: str, value: Any) -> tuple[Key, ...]:
         raise UsageError(f"{name}: {op} takes a text, a number, a date or a flag, not {value!r}")
     if name not in PLACES:
         return (key_of(value),)
-    place = str(value)
+    if not (place := str(value)):
+        raise UsageError(f"{name}: {op} takes a path or an address, not {value!r}")
     if name == "folder":
         place = place.rstrip("/\\") or place
-    return ("text", place), ("text", os.path.abspath(place) if place else "")  # noqa: PTH100 - as indexed
+    return ("text", place), ("text", os.path.abspath(place))  # noqa: PTH100 - as indexed
 
 
 def matches(condition: Condition, metadata: Mapping[str, Any]) -> bool:
