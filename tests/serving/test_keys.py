@@ -20,10 +20,11 @@ from tests.servers import ragweave_served
 from ragweave import KnowledgeBase, build_chat, build_graph
 from ragweave.errors import UsageError
 from ragweave.serving.guard import AccessLimits
-from ragweave.serving.keys import Account, Caller, KeyedApp, read_keys
+from ragweave.serving.keys import Account, Caller, DayLimits, KeyedApp, Ledger, read_keys
 from ragweave.serving.mcp_server import create_server, http_app
 from ragweave.serving.openai_api import create_app
 from ragweave.testing import ModelCall, ScriptedModel
+from ragweave.tools.retrieval.reranking import ListwiseReranker
 
 KEYS = """
 keys:
@@ -234,14 +235,19 @@ def test_what_a_run_spent_counts_even_if_it_failed(file: Path, kb: KnowledgeBase
 
 
 @pytest.mark.usefixtures("prices")
-def test_dollars_are_a_limit_for_the_plain_model_too(file: Path) -> None:
-    file.write_text("keys: [{name: a, key: a-key, filter: {dept: hr}, limits: {dollars: 0.5}}]")
+@pytest.mark.parametrize("tokens", [200, 0])
+@pytest.mark.parametrize("limit", ["tokens: 2", "dollars: 0.002"])
+def test_limits_hold_for_the_plain_model_too_even_if_its_server_does_not_count(
+    file: Path, limit: str, tokens: int
+) -> None:
+    file.write_text(f"keys: [{{name: a, key: a-key, filter: {{dept: hr}}, limits: {{{limit}}}}}]")
+    usage: Any = {"input_tokens": tokens, "output_tokens": tokens, "total_tokens": 2 * tokens} if tokens else None
 
     class Model:
         model_name = "fake"
 
         async def ainvoke(self, _values: Any, *_: Any, **__: Any) -> AIMessage:
-            return AIMessage("x", usage_metadata={"input_tokens": 200, "output_tokens": 200, "total_tokens": 400})
+            return AIMessage("x", usage_metadata=usage)
 
     def make(caller: Caller, account: Account) -> ASGIApp:
         return create_app({}, AccessLimits(api_keys=[caller.key]), account.recorded("plain", Model()))
@@ -249,8 +255,18 @@ def test_dollars_are_a_limit_for_the_plain_model_too(file: Path) -> None:
     body = {"model": "plain", "messages": [{"role": "user", "content": "Name this chat"}]}
     with TestClient(KeyedApp(file, make, AccessLimits())) as client:
         head = {"Authorization": "Bearer a-key"}
-        replies = [client.post("/v1/chat/completions", json=body, headers=head) for _ in range(3)]
-    assert [reply.status_code for reply in replies] == [200, 200, 429], replies[0].text
+        replies = [client.post("/v1/chat/completions", json=body, headers=head) for _ in range(2)]
+    assert [reply.status_code for reply in replies] == [200, 429], replies[0].text
+    assert replies[0].json()["usage"]["total_tokens"] > 1
+
+
+def test_what_reranks_a_search_counts(tmp_path: Path, kb: KnowledgeBase) -> None:
+    caller = Caller(name="a", key="k", filter="all", limits=DayLimits(tokens=1))
+    account = Account(caller, Ledger(tmp_path / "usage"), None)
+    reranker = ListwiseReranker(model=ScriptedModel(script=["[2] > [1]"]))
+    search = account.recorded_search(kb.as_retriever(rerank=reranker))
+    assert search is not None
+    assert (account.take(), len(search.find("boss")), account.take()) == ("", 4, "tokens")
 
 
 def test_the_file_is_read_again_when_it_changes(file: Path, chats: Any) -> None:

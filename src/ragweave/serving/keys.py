@@ -24,8 +24,8 @@ import os
 import re
 import sqlite3
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import ceil
@@ -41,6 +41,7 @@ from ragweave.errors import UsageError
 from ragweave.serving.guard import AccessLimits, ApiError, Guard, caller_id
 from ragweave.tools.knowledge.filters import ALL, Condition, matches, parse
 from ragweave.tools.models.budget import Budget, Limits
+from ragweave.tools.models.messages import counted_calls, tokens_of
 from ragweave.tools.prices import Price, price_of
 from ragweave.tools.retrieval.base import PassageRetriever, find_with, known_of
 
@@ -206,6 +207,17 @@ class Account:
             collection=None if collection is None else _RecordedCollection(self, collection),
         )
 
+    @contextmanager
+    def recording(self, method: str) -> Iterator[tuple[Budget, list[str]]]:
+        """Write down what happens meanwhile: what it spends, even if it fails, and the ids that are put into the list."""
+        spent, status, ids = Budget(Limits()), "failed", list[str]()
+        try:
+            with spent.holding():
+                yield spent, ids
+            status = "answered"
+        finally:  # the caller may have left: what was spent counts
+            self.write(method, status, ids, spent.tokens, spent.usd)
+
     def noted(self, method: str, docs: list[Document]) -> list[Document]:
         """Return passages, once it is written down that they were read."""
         self.write(method, "answered", [str(doc.id) for doc in docs])
@@ -236,29 +248,29 @@ class _Recorded:
         self._account, self._method, self._runnable = account, method, runnable
 
     async def ainvoke(self, values: Any, config: Any = None, **more: Any) -> Any:
-        spent, status, ids = Budget(Limits()), "failed", list[str]()
-        try:
-            with spent.holding():
-                out = await self._runnable.ainvoke(values, config, **more)
-            status = "answered"
+        with self._account.recording(self._method) as (spent, ids):
+            out = await self._runnable.ainvoke(values, config, **more)
             if not isinstance(out, AIMessage):
-                ids = [str(doc.id) for doc in out["passages"]]
+                ids += [str(doc.id) for doc in out["passages"]]
                 ids += [name for candidate in (out.get("candidates") or {}).values() for name in candidate["passages"]]
-            elif counts := out.usage_metadata:  # no node made this call, which would have counted it
+            else:  # no node made this call, which would have counted it
+                sent, received, _ = tokens_of(out, values)
                 price = price_of(self._runnable) or Price(0, 0)
-                usd = price.of(counts["input_tokens"], counts["output_tokens"])
-                spent.spend(1, counts["total_tokens"], usd)
+                spent.spend(1, sent + received, price.of(sent, received))
             return out
-        finally:  # the caller may have left: what was spent counts
-            self._account.write(self._method, status, ids, spent.tokens, spent.usd)
 
 
 class _RecordedSearch(PassageRetriever):
     account: Account
 
     def _find(self, query: str, k: int) -> list[Document]:
-        docs = find_with(self.base, query, k) if self.base is not None else []
-        return self.account.noted("search", docs)
+        with self.account.recording("search") as (spent, ids), counted_calls() as counter:
+            try:
+                docs = find_with(self.base, query, k) if self.base is not None else []
+            finally:
+                spent.spend(len(counter.tokens), sum(sent + received for sent, received, _ in counter.tokens), 0)
+            ids += [str(doc.id) for doc in docs]
+            return docs
 
 
 class _RecordedCollection(NamedTuple):

@@ -35,7 +35,7 @@ from ragweave.state import Quote
 from ragweave.tools.footnotes import UNSUPPORTED, cited_content, file_of
 from ragweave.tools.knowledge.evidence import Evidence
 from ragweave.tools.models import ChatModel
-from ragweave.tools.models.messages import ending_of
+from ragweave.tools.models.messages import ending_of, tokens_of
 
 PLAIN = "plain"
 """The endpoint's name for the answering model itself."""
@@ -204,11 +204,11 @@ class Endpoint:
             return Answer(content, _finish(out), tokens["input_tokens"], tokens["output_tokens"])
         assert self._plain is not None  # noqa: S101 - otherwise `read` would have refused the name
         message = await self._plain.ainvoke(list(messages))
-        usage = message.usage_metadata or {"input_tokens": 0, "output_tokens": 0}
+        sent, received, _ = tokens_of(message, messages)
         ending = ending_of(message)
         finish = ending if ending in _FINISHES.values() else "stop"
         content = {"type": "output_text", "text": str(message.text), "annotations": []}
-        return Answer(content, finish, usage["input_tokens"], usage["output_tokens"])
+        return Answer(content, finish, sent, received)
 
     def _add_places(self, annotations: Sequence[dict[str, Any]], quotes: Sequence[Quote]) -> None:
         """Add to each quote where it stands in its file."""
