@@ -320,6 +320,23 @@ def test_a_file_that_would_let_through_more_is_refused(tmp_path: Path, wrong: st
     assert "secret-key" not in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["exhaustive", "table_query"])
+async def test_the_audit_names_all_that_was_read_and_nothing_else(tmp_path: Path, kb: KnowledgeBase, name: str) -> None:
+    def reply(call: ModelCall) -> str:
+        task = '{"operation": "count", "condition": "Is it P3?"}'
+        replies = {"plan_reading": task, "write": "SELECT name FROM staff", "word": "P0, P3"}
+        return replies.get(call.node) or ("Yes" if "P3" in call.text.partition("</passage>")[0][-40:] else "No")
+
+    (tmp_path / "staff.csv").write_text("name\n" + "".join(f"P{number}\n" for number in range(8)))
+    kb.index_paths([tmp_path / "staff.csv"])
+    rows = kb.view({"line": {"$exists": True}})
+    account = Account(Caller(name="a", key="k", filter="all"), Ledger(tmp_path / "usage"), tmp_path / "audit")
+    graph = build_graph(name, model=ScriptedModel(script=reply), retriever=rows.as_retriever())
+    out = await account.recorded(name, graph).ainvoke({"question": "How many are P3?"})
+    assert out["status"] == "answered"
+    assert {*json.loads((tmp_path / "audit").read_text())["passages"]} == {doc.id for doc in rows.passages()}
+
+
 @pytest.mark.loopback
 def test_keys_on_the_command_line(file: Path, kb: KnowledgeBase) -> None:
     given = ("concat", "crag", "--kb", str(kb.path), "--second-retriever", "bm25", "--keys", str(file))

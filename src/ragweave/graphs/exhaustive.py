@@ -383,6 +383,7 @@ def add_up(state: ExhaustiveState, runtime: Runtime[ExhaustiveOptions]) -> Exhau
     meeting = {f"{place:06}" for place, _ in values} or readings.keys()
     ids = [name for place in sorted(meeting) for name in readings[place]["passages"] if answered]
     last = candidate(answer, "", "add_up", dict.fromkeys(ids), round=1)
+    read_ids = dict.fromkeys(name for reading in readings.values() for name in reading["passages"])
     passages = [passage for document in state["documents"] for passage in ranked(document, "document")]
     searched = state["given"] or known or state["retrieved"]
     current_budget().ended(answered=answered)
@@ -392,7 +393,7 @@ def add_up(state: ExhaustiveState, runtime: Runtime[ExhaustiveOptions]) -> Exhau
         "truncated": bool(task) and (len(readings) < known or not searched),
         "passages": passages_read(passages, state, [last]),
         "citations": citations if runtime.context.citations else [],
-        "candidates": {"add_up:0": last},
+        "candidates": {"add_up:0": last, "read_document:0": candidate(UNKNOWN, "", "read_document", read_ids)},
         "notes": [note("documents_read", read=len(readings), of=known, unreadable=len(unreadable), **task)],
     }
 

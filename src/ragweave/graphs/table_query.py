@@ -33,9 +33,10 @@ from ragweave.nodes.papers import INSTRUCTIONS
 from ragweave.nodes.prompts import PASSAGE_TOKENS, SHORT_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.runner import Components, StateNode
+from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, RAGState, note
 from ragweave.state.passages import content_id, ranked
-from ragweave.tools.knowledge.tables import QueryError, Result, Table, Tables
+from ragweave.tools.knowledge.tables import MAX_ROWS, QueryError, Result, Table, Tables
 from ragweave.tools.retrieval.base import known_of
 from ragweave.tools.text.untrusted import untrusted
 
@@ -175,9 +176,11 @@ def run_node(retriever: object) -> StateNode:
         notes = [note("query_run", sql=last["sql"], rows=len(result.numbers), empty=not values)]
         if not values:
             return {"notes": notes}
-        rows = tables.passages(result.numbers[:_SAMPLE])
-        passages = ranked([result_passage(last["sql"], result), *rows], "table")
-        return {"passages": passages, "values": values, "is_cut": result.is_cut, "notes": notes}
+        rows = tables.passages(result.numbers[:MAX_ROWS])
+        passages = ranked([result_passage(last["sql"], result), *rows[:_SAMPLE]], "table")
+        read_rows = {"run:0": candidate(UNKNOWN, "", "run", [str(row.id) for row in rows])}
+        found: TableQueryState = {"passages": passages, "values": values, "is_cut": result.is_cut}
+        return {**found, "candidates": read_rows, "notes": notes}
 
     return run
 

@@ -251,8 +251,10 @@ class _Recorded:
         with self._account.recording(self._method) as (spent, ids):
             out = await self._runnable.ainvoke(values, config, **more)
             if not isinstance(out, AIMessage):
-                ids += [str(doc.id) for doc in out["passages"]]
-                ids += [name for candidate in (out.get("candidates") or {}).values() for name in candidate["passages"]]
+                candidates = (out.get("candidates") or {}).values()
+                read = [str(doc.id) for doc in out["passages"]] + [name for c in candidates for name in c["passages"]]
+                results = {doc.id for doc in out["passages"] if "sql" in doc.metadata}  # which no store has
+                ids += [name for name in read if name not in results]
             else:  # no node made this call, which would have counted it
                 sent, received, _ = tokens_of(out, values)
                 price = price_of(self._runnable) or Price(0, 0)
