@@ -215,10 +215,13 @@ async def test_a_follow_up_is_restated_and_earlier_pictures_are_passed_over() ->
         {"role": "tool", "content": "nothing", "tool_call_id": "1"},
         {"role": "assistant", "content": "Ada Brenner."},
         {"role": "user", "content": [{"type": "text", "text": "And when did it open?"}]},
+        {"role": "developer", "content": "Name the year."},
+        {"role": "assistant", "content": None},
     ]
     body = {"model": "concat", "messages": messages}
     done = (await web(chat(remembering)).post("/v1/chat/completions", json=body)).json()
     assert done["choices"][0]["message"]["content"] == LATER
+    assert (await responded(chat(remembering), messages)).output_text == LATER
 
 
 REFUSED: list[tuple[dict[str, Any], int, str]] = [

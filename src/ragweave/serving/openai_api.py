@@ -529,24 +529,25 @@ def messages_of(turns: Sequence[Message], field: str) -> list[BaseMessage]:
     Raises:
         ApiError: The user's last message is not text, or an answer follows it, or the text is too long.
     """
+    turns = [turn for turn in turns if turn.role != "assistant" or _text(turn).strip()]
     last = max((at for at, turn in enumerate(turns) if turn.role == "user"), default=-1)
-    if last < 0 or any(turn.role == "assistant" and _text(turn).strip() for turn in turns[last:]):
+    if last < 0 or any(turn.role == "assistant" for turn in turns[last:]):
         raise ApiError(400, f"{field}: the last one must be a question from the user")
-    content = turns[last].content
-    parts = content if isinstance(content, list) else []
+    question = turns.pop(last)  # what the system says after it goes before it
+    parts = question.content if isinstance(question.content, list) else []
     if other := next((part.get("type") for part in parts if part.get("type") not in _TEXTS), None):
         raise ApiError(400, f"{field}: a question may hold only text, not {other}")
-    if not _text(turns[last]).strip():
+    if not _text(question).strip():
         raise ApiError(400, f"{field}: the question is empty")
-    texts = [_text(turn) for turn in turns]
+    said = [(_KINDS[turn.role], _text(turn)) for turn in [*turns, question]]
     for what, size, limit in (
-        ("question", len(texts[last]), MAX_QUESTION),
-        ("conversation", sum(map(len, texts)), MAX_HISTORY),
+        ("question", len(said[-1][1]), MAX_QUESTION),
+        ("conversation", sum(len(text) for _, text in said), MAX_HISTORY),
     ):
         if size > limit:
             message = f"{field}: the {what} has {size} characters; at most {limit} are allowed"
             raise ApiError(400, message, code="context_length_exceeded")
-    return [_KINDS[turn.role](text) for turn, text in zip(turns, texts, strict=True)]
+    return [kind(text) for kind, text in said]
 
 
 _TEXTS = ("text", "input_text")
