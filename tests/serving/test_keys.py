@@ -280,6 +280,8 @@ def test_the_file_is_read_again_when_it_changes(file: Path, chats: Any) -> None:
         assert [ask(client, key).status_code for key in ("it-key", "new-key")] == [401, 200]
         change("keys: [{name: it, key: third-key}]")
         assert [ask(client, key).status_code for key in ("third-key", "new-key")] == [401, 200]
+        change(KEYS.replace("it-key", "third-key").replace("audit.jsonl", "kb"))
+        assert [ask(client, key).status_code for key in ("third-key", "new-key")] == [401, 200]
         change("keys: [{name: it, key: new-key, filter: {dept: hr}}]")
         assert names(ask(client, "new-key", QUESTION).text) <= {"Ada"}
         change("keys: [{name: it, key: new-key, filter: {dept: hr}}]\naudit: audit.jsonl")
@@ -318,6 +320,12 @@ def test_a_file_that_would_let_through_more_is_refused(tmp_path: Path, wrong: st
     with pytest.raises(UsageError, match=re.escape(message)) as error:
         read_keys(tmp_path / "keys.yaml")
     assert "secret-key" not in str(error.value)
+
+
+def test_an_audit_that_cannot_be_written_is_refused_at_the_start(file: Path, chats: Any) -> None:
+    file.write_text(KEYS.replace("audit.jsonl", "no/such/folder.jsonl"))
+    with pytest.raises(UsageError, match="no audit can be written here"):
+        KeyedApp(file, chats, AccessLimits())
 
 
 @pytest.mark.parametrize("name", ["exhaustive", "table_query"])

@@ -188,8 +188,17 @@ class Account:
     """Records what a key's app answers: what it cost, in the ledger, and what was read, in the audit."""
 
     def __init__(self, caller: Caller, ledger: Ledger, audit: Path | None) -> None:
-        """Record for one caller; where `audit` is None, on standard error."""
+        """Record for one caller; where `audit` is None, on standard error.
+
+        Raises:
+            UsageError: The audit cannot be written.
+        """
         self._caller, self._ledger, self._audit = caller, ledger, audit
+        try:
+            if audit:
+                audit.open("a").close()
+        except OSError as error:
+            raise UsageError(f"{audit}: no audit can be written here ({error}): name a file as `audit`") from error
 
     def recorded(self, method: str, runnable: Any) -> Any:
         """Return a graph or a chat model whose `ainvoke` is recorded under the name of a method."""
