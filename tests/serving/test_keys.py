@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
 import pytest
 from langchain_core.messages import AIMessage
 from langgraph.store.memory import InMemoryStore
+from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 from tests.servers import ragweave_served
@@ -320,6 +324,38 @@ def test_a_file_that_would_let_through_more_is_refused(tmp_path: Path, wrong: st
     with pytest.raises(UsageError, match=re.escape(message)) as error:
         read_keys(tmp_path / "keys.yaml")
     assert "secret-key" not in str(error.value)
+
+
+def test_a_call_in_flight_ends_before_its_app_is_replaced(file: Path) -> None:
+    called, go, events = Event(), Event(), list[str]()
+
+    def make(caller: Caller, _account: Account) -> ASGIApp:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "lifespan":
+                for kind in ("startup", "shutdown"):
+                    await receive()
+                    events.append(f"{kind} {caller.name}")
+                    await send({"type": f"lifespan.{kind}.complete"})
+                return
+            if caller.name == "it":
+                called.set()
+                await asyncio.to_thread(go.wait)
+            await PlainTextResponse(caller.name)(scope, receive, send)
+            events.append(f"answer {caller.name}")
+
+        return app
+
+    def ask(key: str) -> str:
+        return client.get("/v1/models", headers={"Authorization": f"Bearer {key}"}).text
+
+    with TestClient(KeyedApp(file, make, AccessLimits())) as client, ThreadPoolExecutor() as pool:
+        in_flight = pool.submit(ask, "it-key")
+        called.wait()
+        file.write_text(KEYS.replace("year: {$gte: 2020}", "year: 2024"))
+        assert ask("admin-key") == "admin"
+        go.set()
+        assert in_flight.result() == "it"
+    assert events[3:7] == ["startup it", "answer admin", "answer it", "shutdown it"]
 
 
 def test_an_audit_that_cannot_be_written_is_refused_at_the_start(file: Path, chats: Any) -> None:

@@ -24,7 +24,7 @@ import os
 import re
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -317,6 +317,14 @@ class _Keyed:
         await self._task
 
 
+async def _stop(apps: Iterable[_Keyed], calls: Iterable[asyncio.Event] = ()) -> None:
+    """Stop apps, once some calls have ended."""
+    for ended in calls:
+        await ended.wait()
+    for keyed in apps:
+        await keyed.stop()
+
+
 class KeyedApp:
     """An ASGI app that hands each call to the app of its key, and reads the file of keys again when it changes.
 
@@ -338,6 +346,7 @@ class KeyedApp:
         self._guard = Guard(self._dispatch, limits)
         self._apps: dict[str, _Keyed] = {}
         """By the id of the caller."""
+        self._calls, self._stopping = set[asyncio.Event](), set[asyncio.Task[None]]()
         self._lock = asyncio.Lock()
         self._state = self._stat()
         self._admit(self._made(read_keys(path)))
@@ -382,9 +391,10 @@ class KeyedApp:
                 if before.get(name) is not keyed:
                     await keyed.start()
             self._admit(apps)
-            for name, keyed in before.items():
-                if apps.get(name) is not keyed:
-                    await keyed.stop()
+            replaced = [keyed for name, keyed in before.items() if apps.get(name) is not keyed]
+            stopping = asyncio.create_task(_stop(replaced, [*self._calls]))
+            self._stopping.add(stopping)
+            stopping.add_done_callback(self._stopping.discard)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a call on, or refuse it."""
@@ -394,7 +404,12 @@ class KeyedApp:
         if scope["path"] != "/health" and self._stat() != self._state:
             await self._reload()
         scope["keyed"] = self._apps  # as they are now, when the guard checks the key
-        await self._guard(scope, receive, send)
+        self._calls.add(ended := asyncio.Event())
+        try:
+            await self._guard(scope, receive, send)
+        finally:
+            self._calls.remove(ended)
+            ended.set()
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         keyed: _Keyed = scope["keyed"][scope["caller"]]
@@ -420,6 +435,5 @@ class KeyedApp:
             await keyed.start()
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        for keyed in self._apps.values():
-            await keyed.stop()
+        await asyncio.gather(_stop(self._apps.values()), *self._stopping)
         await send({"type": "lifespan.shutdown.complete"})
