@@ -44,6 +44,14 @@ def test_it_searches_where_the_draft_is_uncertain(draft: AIMessage, searches: in
     assert [message.text for message in out["messages"]] == ["Who built the bridge at Alden?", "Ada Brenner built it."]
 
 
+def test_a_question_in_blocks_stays_one() -> None:
+    blocks = [{"type": "text", "text": "Who built the bridge at Alden?"}]
+    model, drafter = ScriptedModel(script=["Ada Brenner."]), ScriptedModel(script=[unsure("Bob", Bob=0.5)])
+    agent_of(model, RetrieveWhenUncertain(RecordingRetriever(), drafter)).invoke({"messages": [("user", blocks)]})
+    found, *own = model.calls[0].messages[-1].content
+    assert (found["type"], own) == ("text", blocks)
+
+
 def test_async_is_sync_and_a_second_question_starts_clean() -> None:
     drafter = ScriptedModel(script=[unsure("Bob", Bob=0.5), unsure("Ada Brenner")])
     model = ScriptedModel(script=["Ada Brenner.", "You are welcome."])

@@ -186,7 +186,8 @@ def _with_passages(request: ModelRequest[Any]) -> ModelRequest[Any]:
         return request
     question = request.messages[at]
     shown = f"{_FOUND}\n\n{render_passages(passages)}"
-    content = f"{shown}\n\n{question.content}" if isinstance(question.content, str) else [shown, *question.content]
+    own = question.content
+    content = f"{shown}\n\n{own}" if isinstance(own, str) else [{"type": "text", "text": shown}, *own]
     messages = [*request.messages]
     messages[at] = question.model_copy(update={"content": content})
     return request.override(messages=messages)
