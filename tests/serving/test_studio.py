@@ -21,6 +21,7 @@ from ragweave import KnowledgeBase
 from ragweave.errors import UsageError
 from ragweave.graphs import METHODS
 from ragweave.serving import studio
+from ragweave.testing import ModelCall, ScriptedModel
 
 ROOT = Path(__file__).parents[2]
 QUESTION = {"question": "What does BlendFilter blend?"}
@@ -52,6 +53,26 @@ async def test_the_environment_sets_models_passages_and_defaults(
     monkeypatch.setenv("RAGWEAVE_K", "many")
     with pytest.raises(UsageError, match="k: "):
         await studio.factory("concat")(RUNNING)
+
+
+@pytest.mark.parametrize(("method", "answer"), [("table_query", "8"), ("exhaustive", "1 (read 8 of 8 documents)")])
+async def test_questions_about_everything_see_all_of_the_knowledge_base_but_no_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, method: str, answer: str
+) -> None:
+    def reply(call: ModelCall) -> str:
+        task = '{"operation": "count", "condition": "Is it P3?"}'
+        replies = {"plan_reading": task, "write": "SELECT count(*) FROM staff", "word": "8"}
+        return replies.get(call.node) or ("Yes" if "P3" in call.text.partition("</passage>")[0][-40:] else "No")
+
+    with KnowledgeBase.create(tmp_path / "kb", settings={"embedding": None}) as kb:
+        (tmp_path / "staff.csv").write_text("name\n" + "".join(f"P{number}\n" for number in range(8)))
+        kb.index_paths([tmp_path / "staff.csv"])
+    monkeypatch.setattr(studio, "chat_model", lambda _spec: ScriptedModel(script=reply))
+    for name, value in {"KB": str(tmp_path / "kb"), "MODEL": f"scripted for {method}"}.items():
+        monkeypatch.setenv(f"RAGWEAVE_{name}", value)
+    out = await (await studio.factory(method)(RUNNING)).ainvoke({"question": "How many are P3?"})
+    assert out["answer"] == answer
+    assert str(tmp_path) not in str(out)
 
 
 async def test_a_run_sets_options_but_no_file(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import ceil
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
@@ -43,7 +43,7 @@ from ragweave.tools.knowledge.filters import ALL, Condition, matches, parse
 from ragweave.tools.models.budget import Budget, Limits
 from ragweave.tools.models.messages import counted_calls, tokens_of
 from ragweave.tools.prices import Price, price_of
-from ragweave.tools.retrieval.base import PassageRetriever, find_with, known_of
+from ragweave.tools.retrieval.base import PassageRetriever, ReadThrough
 
 _LOG = logging.getLogger("ragweave.serving")
 _BARE: tuple[dict[str, Any], ...] = ({}, {"source": "/any folder/any file"})
@@ -206,15 +206,7 @@ class Account:
 
     def recorded_search(self, retriever: Any) -> PassageRetriever | None:
         """Return a retriever whose searches and readings are recorded; None for None."""
-        if retriever is None:
-            return None
-        places, collection = known_of(retriever, "places"), known_of(retriever, "collection")
-        return _RecordedSearch(
-            base=retriever,
-            account=self,
-            places=places and (lambda name, sides: self.noted("fetch", places(name, sides))),
-            collection=None if collection is None else _RecordedCollection(self, collection),
-        )
+        return None if retriever is None else ReadThrough.over(retriever, self._read)
 
     @contextmanager
     def recording(self, method: str) -> Iterator[tuple[Budget, list[str]]]:
@@ -227,10 +219,14 @@ class Account:
         finally:  # the caller may have left: what was spent counts
             self.write(method, status, ids, spent.tokens, spent.usd)
 
-    def noted(self, method: str, docs: list[Document]) -> list[Document]:
-        """Return passages, once it is written down that they were read."""
-        self.write(method, "answered", [str(doc.id) for doc in docs])
-        return docs
+    def _read(self, method: str, read: Callable[[], list[Document]]) -> list[Document]:
+        with self.recording(method) as (spent, ids), counted_calls() as counter:
+            try:
+                docs = read()
+            finally:  # what reranks has no node that would count it
+                spent.spend(len(counter.tokens), sum(sent + received for sent, received, _ in counter.tokens), 0)
+            ids += [str(doc.id) for doc in docs]
+            return docs
 
     def write(
         self, method: str, status: str, passages: Sequence[str] = (), tokens: int = 0, dollars: float = 0
@@ -269,33 +265,6 @@ class _Recorded:
                 price = price_of(self._runnable) or Price(0, 0)
                 spent.spend(1, sent + received, price.of(sent, received))
             return out
-
-
-class _RecordedSearch(PassageRetriever):
-    account: Account
-
-    def _find(self, query: str, k: int) -> list[Document]:
-        with self.account.recording("search") as (spent, ids), counted_calls() as counter:
-            try:
-                docs = find_with(self.base, query, k) if self.base is not None else []
-            finally:
-                spent.spend(len(counter.tokens), sum(sent + received for sent, received, _ in counter.tokens), 0)
-            ids += [str(doc.id) for doc in docs]
-            return docs
-
-
-class _RecordedCollection(NamedTuple):
-    account: Account
-    base: Any
-
-    def sources(self) -> Any:
-        return self.base.sources()
-
-    def view(self, filter: Any) -> "_RecordedCollection":
-        return self._replace(base=self.base.view(filter))
-
-    def passages(self) -> list[Document]:
-        return self.account.noted("source", self.base.passages())
 
 
 class _Keyed:

@@ -32,7 +32,7 @@ from ragweave.tools.footnotes import file_of
 from ragweave.tools.models import ChatModel
 from ragweave.tools.models.roles import trained_role
 from ragweave.tools.providers import chat_model
-from ragweave.tools.retrieval.base import PassageRetriever, find_with
+from ragweave.tools.retrieval.base import PassageRetriever, ReadThrough
 
 DEFAULT_METHOD = "concat_pf"
 
@@ -88,18 +88,10 @@ class ServedGraph(MethodGraph):
         return options
 
 
-class NamedSources(PassageRetriever):
-    """Another retriever's passages, with file names instead of paths."""
-
-    inner: Any
-
-    def _find(self, query: str, k: int) -> list[Document]:
-        return [self._public(doc) for doc in find_with(self.inner, query, k)]
-
-    def _public(self, doc: Document) -> Document:
-        if not (source := doc.metadata.get("source")):
-            return doc
-        return doc.model_copy(update={"metadata": {**doc.metadata, "source": file_of(str(source))}})
+def _named(_how: str, read: Callable[[], list[Document]]) -> list[Document]:
+    """Return passages with file names instead of paths."""
+    named = ((doc, {"source": file_of(str(doc.metadata.get("source") or ""))}) for doc in read())
+    return [doc.model_copy(update={"metadata": doc.metadata | source}) for doc, source in named]
 
 
 Factory = Callable[[ServerRuntime[Any]], Awaitable[ServedGraph]]
@@ -181,7 +173,7 @@ def _retriever(kb: str, search: str) -> PassageRetriever:
     from ragweave.tools.knowledge import open_knowledge_base, retriever_of
 
     if kb:
-        return NamedSources(inner=retriever_of(search, open_knowledge_base(kb)))
+        return ReadThrough.over(retriever_of(search, open_knowledge_base(kb)), _named)
     from ragweave.corpus import corpus_documents
     from ragweave.tools.retrieval import Bm25Retriever
 

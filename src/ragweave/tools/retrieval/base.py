@@ -3,8 +3,9 @@
 import inspect
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -103,6 +104,58 @@ def known_of(retriever: object, name: str) -> Any:
             return value
         own = unbound(own.base)
     return None
+
+
+Reading = Callable[[str, Callable[[], list[Document]]], list[Document]]
+"""Takes how passages are read (`search`, `fetch`, `source`) and a function that reads them; returns what is passed on."""
+
+
+class ReadThrough(PassageRetriever):
+    """Another retriever; every passage that it or its fields lead to is read through a function."""
+
+    base: BaseRetriever
+    reading: Reading
+
+    @classmethod
+    def over(cls, base: BaseRetriever, reading: Reading) -> Self:
+        """Let passages be read through `reading` alone."""
+        words, places, collection = (known_of(base, name) for name in ("words", "places", "collection"))
+        return cls(
+            base=base,
+            reading=reading,
+            words=words and cls.over(words, reading),
+            places=places and (lambda name, sides: reading("fetch", lambda: places(name, sides))),
+            collection=None if collection is None else _ReadCollection(collection, reading),
+        )
+
+    def _find(self, query: str, k: int) -> list[Document]:
+        return self.reading("search", lambda: find_with(self.base, query, k))
+
+
+class _ReadTables:
+    """Tables whose passages are read through a function."""
+
+    def __init__(self, inner: Any, reading: Reading) -> None:
+        self._inner, self._reading = inner, reading
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def passages(self, *numbers: Any) -> list[Document]:
+        return self._reading("source", lambda: self._inner.passages(*numbers))
+
+
+class _ReadCollection(_ReadTables):
+    """A knowledge base whose passages are read through a function."""
+
+    def view(self, filter: Any) -> "_ReadCollection":
+        return _ReadCollection(self._inner.view(filter), self._reading)
+
+    def tables(self) -> _ReadTables:
+        return _ReadTables(self._inner.tables(), self._reading)
+
+    def documents(self) -> Iterator[list[Document]]:
+        return (self._reading("source", partial(list, passages)) for passages in self._inner.documents())
 
 
 def find_with(retriever: BaseRetriever, query: str, k: int) -> list[Document]:
