@@ -52,9 +52,7 @@ def test_serve_answers_with_its_method_options_and_prompts(choice: str, scripted
         file.write("prompts: {concat: 'In one word. {passages} Question: {question} {unknown}'}\n")
     setup = Setup.open([choice], DEFAULT_KB, None, None, "auto", "", "", "", None)
     limits = {"hosts": ("testserver",), "concurrency": 1}
-    with TestClient(
-        app_over(setup, [choice], False, "127.0.0.1", limits, keys="", pictures=False, threads="")
-    ) as client:
+    with TestClient(app_over(setup, [choice], False, limits, keys="", pictures=False, threads="")) as client:
         assert choice in [model["id"] for model in client.get("/v1/models").json()["data"]]
         body = {"model": choice, "messages": [{"role": "user", "content": QUESTION}]}
         done = client.post("/v1/chat/completions", json=body)

@@ -161,7 +161,7 @@ def test_mcp(file: Path, kb: KnowledgeBase) -> None:
             "concat", build_graph("concat", model="extractive", retriever=retriever, citations=True)
         )
         server = create_server(graph, account.recorded_search(retriever))
-        return http_app(server, host="testserver", limits=AccessLimits(api_keys=[caller.key]))
+        return http_app(server, AccessLimits(api_keys=[caller.key]))
 
     def call(key: str, method: str, **params: Any) -> str:
         head = {"Authorization": f"Bearer {key}", "Accept": "application/json, text/event-stream"}
@@ -170,7 +170,7 @@ def test_mcp(file: Path, kb: KnowledgeBase) -> None:
         assert reply.status_code == 200, reply.text
         return reply.text
 
-    with TestClient(KeyedApp(file, make, AccessLimits()), base_url="http://testserver") as client:
+    with TestClient(KeyedApp(file, make, AccessLimits()), base_url="http://behind.a.proxy") as client:
         uris = re.findall(r"ragweave://sources/\w+", call("admin-key", "resources/list"))
         assert len(uris) == 4
         for key, sees in SEES.items():

@@ -118,7 +118,7 @@ async def test_research_reports_each_step_and_section_by_http(kb: KnowledgeBase,
     async def progress(step: float, _total: float | None, message: str | None) -> None:
         reported.append((step, message))
 
-    config = uvicorn.Config(http_app(library(kb, script), host="127.0.0.1"), port=0, log_level="error")
+    config = uvicorn.Config(http_app(library(kb, script)), port=0, log_level="error")
     running = uvicorn.Server(config)
     task = asyncio.create_task(running.serve())
     while not running.started:
@@ -194,7 +194,7 @@ async def test_a_failure_is_told_in_general_terms() -> None:
 
 
 async def test_by_http_no_stream_stays_open_and_no_other_host_is_answered() -> None:
-    app = http_app(server(), host="127.0.0.1", limits=AccessLimits(hosts=LOCAL_HOSTS))
+    app = http_app(server(), AccessLimits(hosts=LOCAL_HOSTS))
     web = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:8000")
     assert (await web.get("/mcp", headers={"accept": "text/event-stream"})).status_code == 405
     assert (await web.post("/mcp", json={}, headers={"host": "evil.example"})).status_code == 421

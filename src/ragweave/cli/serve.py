@@ -83,7 +83,7 @@ def serve(
         raise UsageError(f"{why}: give --keys or --api-key, or --no-key to let anyone call")
     hosts = LOCAL_HOSTS if is_local(host) and not (keys or keys_file) else ()
     limits = {"api_keys": keys, "origins": origin or (), "hosts": hosts, "concurrency": concurrency}
-    served: Any = (names, mcp, host, limits, str(keys_file or ""), pictures, str(threads or ""))
+    served: Any = (names, mcp, limits, str(keys_file or ""), pictures, str(threads or ""))
     opened = (names, kb, model, None, retriever, rerank, prefer, second_retriever, option)
     setup = options.Setup.open(*opened)
     if mcp and not http:
@@ -111,7 +111,6 @@ def app_over(
     setup: options.Setup,
     names: Sequence[str],
     mcp: bool,
-    host: str,
     limits: dict[str, Any],
     keys: str,
     pictures: bool,
@@ -132,7 +131,7 @@ def app_over(
             from ragweave.serving.mcp_server import create_server, http_app
 
             method, *research = graphs.values()
-            return http_app(create_server(method, searched, *research), host=host, limits=access)
+            return http_app(create_server(method, searched, *research), access)
         from ragweave.serving.openai_api import create_app
 
         evidence = setup.evidence(names[0]) if pictures else None

@@ -222,13 +222,11 @@ async def _safely(work: Awaitable[Any]) -> Any:
         raise ToolError(str(api_error(error))) from error
 
 
-def http_app(server: MCPServer, *, host: str, limits: AccessLimits | None = None) -> ASGIApp:
-    """Return the server as a streamable-HTTP app under `/mcp`, without sessions.
-
-    If the address `host`, on which it listens, is a local one, other host names are refused.
-    """
+def http_app(server: MCPServer, limits: AccessLimits | None = None) -> ASGIApp:
+    """Return the server as a streamable-HTTP app under `/mcp`, without sessions; `limits` say who may call."""
     limits = limits or AccessLimits()
-    app = server.streamable_http_app(stateless_http=True, host=host, max_request_body_size=limits.request_bytes)
+    # "": the guard checks host names
+    app = server.streamable_http_app(stateless_http=True, host="", max_request_body_size=limits.request_bytes)
 
     async def without_streams(scope: Scope, receive: Receive, send: Send) -> None:
         if (
