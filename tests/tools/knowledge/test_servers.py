@@ -20,6 +20,7 @@ from ragweave.tools.knowledge import (
     open_knowledge_base,
     retriever_of,
 )
+from ragweave.tools.knowledge.filters import ALL
 
 
 def test_an_address_is_checked(tmp_path: Path) -> None:
@@ -164,7 +165,10 @@ def test_a_users_text_names_a_retriever_and_what_it_searches(kb: KnowledgeBase) 
     place = str(kb.path)
     for text in ("bm25", f"bm25:{place}", place, NEWEST):
         assert retriever_of(text, place).invoke("salt")
-    assert retriever_of(f"{__name__}:Newest?base=x", "no/such/folder").invoke("salt")
+    other = f"{__name__}:Newest?base=x"
+    assert retriever_of(other, "no/such/folder", permitted=ALL).invoke("salt")
+    with pytest.raises(UsageError, match="so it cannot be filtered"):
+        retriever_of(other, permitted={"team": "hr"})
     for wrong in ("no/such/folder", "bm25"):
         with pytest.raises(UsageError, match=r"no such knowledge base|name one with --kb"):
             retriever_of(wrong)

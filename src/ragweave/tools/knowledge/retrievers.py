@@ -12,7 +12,7 @@ from ragweave.errors import UsageError, did_you_mean
 from ragweave.names import Preference, RetrieverName
 from ragweave.tools.imported import imported, is_path, object_at
 from ragweave.tools.knowledge.base import AbstractKnowledgeBase
-from ragweave.tools.knowledge.filters import Filter
+from ragweave.tools.knowledge.filters import ALL, Filter, parse
 from ragweave.tools.knowledge.servers import is_address, open_knowledge_base
 from ragweave.tools.retrieval.base import PassageRetriever, find_with
 from ragweave.tools.retrieval.newest import arranged
@@ -55,7 +55,7 @@ def retriever_of(
     """
     spec, kb = searched(spec, kb)
     if not needs_kb(spec):
-        if filter or permitted:
+        if {parse(filter), parse(permitted)} != {ALL}:
             raise UsageError(f"{spec} does not search a knowledge base, so it cannot be filtered")
         inner = imported(spec)
     else:
