@@ -236,10 +236,15 @@ def test_beir(tmp_path: Path) -> None:
         open_dataset(f"beir:{tmp_path / 'queries.jsonl'}")
 
 
-def test_fields_by_other_names(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [{}, {"question": "?", "answer": "b", "answers": ["c"], "passages": []}])
+@pytest.mark.parametrize("name", ["jsonl", "hotpotqa"])
+def test_fields_by_other_names(tmp_path: Path, name: str, more: dict[str, Any]) -> None:
     row = {"q": "Who?", "gold": "a", "found": ["p"]}
-    [question] = read(tmp_path, "jsonl", row, query="?question=q&answers=gold&passages=found")
-    assert (question.question, question.answers, len(question.passages)) == ("Who?", ("a",), 1)
+    for fields in (row | more, more | row):
+        [question] = read(tmp_path, name, fields, query="?question=q&answers=gold&passages=found")
+        assert (question.question, question.answers, len(question.passages)) == ("Who?", ("a",), 1)
+    claim = {"claim": "It is red.", "label": "SUPPORTS", "mine": "REFUTES"}
+    assert read(tmp_path, "fever", claim, query="?answers=mine")[0].answers == ("No",)
 
 
 @pytest.mark.parametrize(

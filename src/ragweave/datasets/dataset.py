@@ -108,7 +108,8 @@ class Dataset:
         for theirs, ours in self.renamed.items():
             if ours in ("question", "answers") and theirs not in row.fields:
                 raise row.error(f"there is no field {theirs!r}; there are {', '.join(row.fields)}")
-        fields = {self.renamed.get(name, name): value for name, value in row.fields.items()}
+        taken = {*self.renamed.values()} - {*self.renamed}
+        fields = {self.renamed.get(name, name): value for name, value in row.fields.items() if name not in taken}
         inner = fields.get("metadata")
         if "golden_answers" in fields and isinstance(inner, Mapping):
             fields = {**inner, **fields}

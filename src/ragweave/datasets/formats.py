@@ -152,7 +152,7 @@ def read_hotpotqa(row: Row) -> Iterator[Question]:
     yield Question(
         id=id_of(row),
         question=row.text("question"),
-        answers=answered(row, "answer", "answers", "golden_answers"),
+        answers=answered(row, "answers", "answer", "golden_answers"),
         passages=unique(passages),
         gold=marked(doc for doc in passages if doc.metadata.get("title") in titles),
         about={**about(row, "type", "level"), "selected": selected},
@@ -178,7 +178,7 @@ def read_musique(row: Row) -> Iterator[Question]:
     yield Question(
         id=id_of(row),
         question=row.text("question"),
-        answers=answered(row, "answer", "answers", "golden_answers") if possible else (),
+        answers=answered(row, "answers", "answer", "golden_answers") if possible else (),
         passages=passages,
         gold=gold,
         about=about(row, "question_decomposition"),
@@ -276,7 +276,7 @@ def read_strategyqa(row: Row) -> Iterator[Question]:
     yield Question(
         id=id_of(row),
         question=row.text("question"),
-        answers=_verdicts(row, answered(row, "answer", "answers", "golden_answers")),
+        answers=_verdicts(row, answered(row, "answers", "answer", "golden_answers")),
         kind="yes_no",
         passages=passages,
         gold=marked(passages),
@@ -292,7 +292,7 @@ def read_fever(row: Row) -> Iterator[Question]:
     title = str(row.get("wikipedia_page") or "")
     right = [passage(evidence.text("text"), title) for evidence in row.rows("gold_evidence")]
     retrieved = [passage(evidence.text("text"), title) for evidence in row.rows("retrieved_evidence")]
-    labels = answers_of(row, "label", "golden_answers", "answers")
+    labels = answers_of(row, "answers", "label", "golden_answers")
     answers = () if labels == (_UNDECIDED,) else _verdicts(row, labels)
     claim = row.text("claim", "text", "question")
     yield Question(
