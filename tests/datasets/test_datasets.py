@@ -133,6 +133,17 @@ def test_passages_in_any_shape(tmp_path: Path, fields: dict[str, Any]) -> None:
     assert [doc.page_content for doc in question.passages] == ["Ida built it."]
 
 
+def test_passages_may_be_numbered_for_each_question(tmp_path: Path) -> None:
+    numbered = [{"id": 1, "text": "Ida built it.", "is_gold": True}, {"id": 2, "text": "It is red."}]
+    again = [{"id": 1, "text": "It opened in 1931.", "is_gold": True}, {"id": 1, "text": "It is red."}]
+    rows = [{"question": "Who?", "answer": "Ida", "passages": numbered}, {"question": "When?", "answer": "1931"}]
+    first, second = read(tmp_path, "jsonl", rows[0], rows[1] | {"passages": again})
+    assert (len(first.gold), len(second.gold), first.gold.keys() & second.gold.keys()) == (1, 1, set())
+    texts = [doc.page_content for doc in open_dataset(f"jsonl:{tmp_path / 'rows.jsonl'}").corpus()]
+    assert texts == ["Ida built it.", "It is red.", "It opened in 1931."]
+    assert len(second.passages) == 2
+
+
 def test_nan_is_as_null(tmp_path: Path) -> None:
     nan = float("nan")
     with pytest.raises(UsageError, match="no right answer"):

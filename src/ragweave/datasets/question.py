@@ -103,7 +103,7 @@ class Format:
 
 
 def passage(text: str, title: str = "", name: str = "") -> Document:
-    """Return a passage; its id is the data set's, or a hash of title and text."""
+    """Return a passage; its id is its name in the collection, or a hash of title and text."""
     title = title.strip()
     return Document(id=name or content_id(text, title), page_content=text, metadata={"title": title} if title else {})
 
@@ -171,7 +171,7 @@ _MARKS = ("isgold", "is_gold", "is_supporting", "is_selected", "hasanswer", "has
 
 
 def passages_of(row: Row, *names: str) -> tuple[tuple[Document, ...], dict[str, float]]:
-    """Return the passages of a list of texts or objects, and the grades of the gold ones by id."""
+    """Return a list's passages, and the grades of the gold ones by id: a hash, as many files count anew for each row."""
     passages: list[Document] = []
     gold: dict[str, float] = {}
     for number, item in enumerate(_flat(_listed(row, *names)), 1):
@@ -181,7 +181,7 @@ def passages_of(row: Row, *names: str) -> tuple[tuple[Document, ...], dict[str, 
         text, title = part.text(*_TEXT), str(part.get("title", "wikipedia_title") or "")
         if not part.has("title") and ("contents" in part.fields or isinstance(item, str)):
             title, text = _split_title(text)
-        doc = passage(text, title.strip('"'), str(part.get("id", "_id", "docid") or ""))
+        doc = passage(text, title.strip('"'))
         passages.append(doc)
         if part.get(*_MARKS):
             gold[str(doc.id)] = 1.0
