@@ -101,6 +101,7 @@ def test_musique(tmp_path: Path) -> None:
     [
         ({"answer": 1931}, ("1931",)),
         ({"answers": [1931, "in 1931"]}, ("1931", "in 1931")),
+        ({"answers": [8336817.0, 3.14159265, 1e21]}, ("8336817", "3.14159265", "1" + 21 * "0")),
         ({"answer": "Ida Holm", "aliases": ["I. Holm"]}, ("Ida Holm", "I. Holm")),
         ({"golden_answers": ["Ida Holm"]}, ("Ida Holm",)),
         ({"possible_answers": '["Ida Holm", "I. Holm"]'}, ("Ida Holm", "I. Holm")),

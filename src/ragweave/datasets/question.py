@@ -159,7 +159,7 @@ def _texts(row: Row, value: Any) -> Iterator[str]:
     elif isinstance(value, bool):
         yield "Yes" if value else "No"
     elif isinstance(value, str | int | float):
-        yield f"{value:g}" if isinstance(value, float) else str(value)
+        yield str(int(value) if isinstance(value, float) and value.is_integer() else value)
     elif value is not None:
         raise row.error(f"{value!r} is not an answer: give a text, a number or a list of them")
 
