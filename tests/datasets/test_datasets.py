@@ -168,6 +168,11 @@ def test_a_row_without_an_id_is_known_by_its_question(tmp_path: Path) -> None:
     assert parts == {"golds"}
 
 
+def test_a_repeated_id_gets_a_free_one(tmp_path: Path) -> None:
+    rows = [{"id": name, "question": "Who?", "answer": "a"} for name in ("a", "a", "a#2", "a", "a#3")]
+    assert [row.id for row in read(tmp_path, "", *rows)] == ["a", "a#2", "a#2#2", "a#3", "a#3#2"]
+
+
 def test_dprs_positive_passages_are_gold(tmp_path: Path) -> None:
     row = {"question": "Who?", "answers": ["a"], "positive_ctxs": [{"title": "t", "text": "p"}]}
     [question] = read(tmp_path, "nq", {**row, "hard_negative_ctxs": [{"text": "n"}]})

@@ -62,9 +62,12 @@ class Dataset:
         """Yield the questions; a repeated id gets the suffix `#2`."""
         seen: Counter[str] = Counter()
         for at, question in enumerate(chosen(self._read(), *self.subset)):
-            seen[question.id] += 1
-            again = f"#{seen[question.id]}" if seen[question.id] > 1 else ""
-            yield replace(question, id=f"{question.id}{again}", at=at)
+            name = question.id
+            while name in seen:
+                seen[question.id] += 1
+                name = f"{question.id}#{seen[question.id]}"
+            seen[name] = 1
+            yield replace(question, id=name, at=at)
 
     def corpus(self) -> Iterator[Document]:
         """Yield every passage of the collection, or of all questions, once.
