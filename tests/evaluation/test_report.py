@@ -139,6 +139,26 @@ def test_several_runs_are_compared(scripted: Callable[..., Path]) -> None:
     assert {"small: version", "large: version"} <= report.about.keys()
 
 
+def test_runs_of_one_name_are_told_apart_and_only_the_same_questions_are_compared(
+    scripted: Callable[..., Path], tmp_path: Path
+) -> None:
+    first = scripted(Scripted("concat", 10), name="mon/run")
+    second = scripted(Scripted("concat", 30), name="tue/run")
+    report = read_report([first, second, first])
+    assert [(line.system, line.answered) for line in report.lines] == [
+        (f"{first}: concat", 40),
+        (f"{second}: concat", 40),
+    ]
+    assert (report.pairs[0].comparison.difference.n, report.notes) == (40, [])
+    rows = [{"id": str(at), "question": f"When did bridge {at} open?", "answers": [str(1931 - at)]} for at in range(40)]
+    (tmp_path / "other.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    other = EvalSettings(data=f"jsonl:{tmp_path / 'other.jsonl'}", systems=())
+    evaluate(other, tmp_path / "other", own=[Scripted("concat", 30)], quiet=True)
+    report = read_report([first, tmp_path / "other"])
+    assert [pair.comparison.difference.n for pair in report.pairs] == [1]
+    assert report.notes == ["39 questions, or their right answers, differ between the systems: these are not compared."]
+
+
 def test_the_main_metric_may_be_chosen(run: Path) -> None:
     assert read_report(run, "contains").main == "contains"
     with pytest.raises(UsageError, match="no 'rouge_l' score"):

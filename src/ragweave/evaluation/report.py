@@ -82,19 +82,21 @@ def read_report(folders: Path | Sequence[Path], main: str = "") -> Report:
     """Read a run, or its shards, or several runs on the same data, as a report.
 
     Args:
-        folders: The run's folder; with several runs, the run's name is put before each system's.
+        folders: The run's folder; with several runs, the run's name is put before each system's, or its path if two have
+            the same name.
         main: The metric that systems are compared by; "": the first of `MAIN` that has scores, or `contains` if
             `extractive` answered.
 
     Raises:
         UsageError: There is no run, its shards began with different settings, or no such metric was computed.
     """
-    listed = [folders] if isinstance(folders, Path) else list(folders)
+    listed = [folders] if isinstance(folders, Path) else list(dict.fromkeys(folders))
+    are_named = len({folder.name for folder in listed}) == len(listed)
     names, records, notes = list[str](), list[Record](), list[str]()
     own, about, quotes = dict[str, Any](), dict[str, str](), False
     for folder in listed:
         settings, missing = _settings(folder)
-        prefix = f"{folder.name}: " if len(listed) > 1 else ""
+        prefix = f"{folder.name if are_named else folder}: " if len(listed) > 1 else ""
         results = _results(folder, prefix, settings)
         records += results
         notes += missing
@@ -183,12 +185,17 @@ def _settings(folder: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _scores(records: Iterable[Record], names: Sequence[str]) -> dict[str, Scores]:
-    """Return scores by system, metric and question."""
+    """Return scores by system, metric and question with its right answers."""
     scores: dict[str, Scores] = {name: {} for name in names}
     for record in records:
         for metric, score in record["scores"].items():
-            scores[record["system"]].setdefault(metric, {})[record["id"]] = score
+            scores[record["system"]].setdefault(metric, {})[_asked(record)] = score
     return scores
+
+
+def _asked(record: Record) -> str:
+    """Return what a record answers: its question and right answers, which may differ under one id from run to run."""
+    return " ".join([record["id"], record["hashes"]["question"], record["hashes"]["golds"]])
 
 
 def _metrics(scores: Mapping[str, Scores], paper: Paper, own: Mapping[str, Any]) -> list[Metric]:
@@ -264,6 +271,9 @@ def _remarks(
     if failed := sum(line.failed for line in lines):
         errors: list[str] = [record["error"]["text"] for record in records if record["error"]]
         yield f"{failed} failed: {max(set(errors), key=errors.count)}; the same command tries them again."
+    variants = Counter(name for name, _ in {(record["id"], _asked(record)) for record in records})
+    if differing := sum(count > 1 for count in variants.values()):
+        yield f"{differing} questions, or their right answers, differ between the systems: these are not compared."
     unread = Counter(
         record["system"]
         for record in records
