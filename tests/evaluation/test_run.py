@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,22 @@ def test_shards_are_one_run(spec: str, questions: Questions, tmp_path: Path) -> 
         evaluate(run, tmp_path / "run", shard=f"{part}/3", quiet=True)
     assert [record["at"] for record in read_results(tmp_path / "run")] == list(range(10))
     assert read_report(tmp_path / "run").lines[0].answered == 10
+
+
+def test_a_run_in_shards_goes_on_as_a_whole(
+    server: OpenAIServer, spec: str, questions: Questions, tmp_path: Path
+) -> None:
+    run, folder = settings(spec, questions(6)), tmp_path / "run"
+    evaluate(run, folder, shard="2/3", quiet=True)
+    whole = [evaluate(run, folder, quiet=True) for _ in range(2)]
+    assert ([(now.answered, now.skipped) for now in whole], server.count) == ([(4, 2), (0, 6)], 6)
+    assert [record["at"] for record in read_results(folder)] == list(range(6))
+    report = read_report(folder)
+    assert (report.lines[0].answered, report.notes) == (6, [])
+    questions(4)
+    priced = replace(run, prices={"*": (1.0, 2.0)})
+    assert [evaluate(priced, folder, quiet=True).gone for _ in range(2)] == [2, 0]
+    assert read_report(folder).lines[0].dollars == pytest.approx(0.00012)
 
 
 def test_keys_are_not_written_down(spec: str, questions: Questions, tmp_path: Path) -> None:

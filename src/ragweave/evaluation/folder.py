@@ -94,9 +94,9 @@ def open_results(path: Path) -> int:
 
 
 def shards(folder: Path) -> list[Path]:
-    """Return the folders that hold a run's results: its own, or those of its shards."""
+    """Return the folders that hold a run's results: those of its shards, then its own if it has any, which counts last."""
     paths = sorted(folder.glob("shard-*-of-*"))
-    return paths or [folder]
+    return paths if paths and not (folder / "results.jsonl").exists() else [*paths, folder]
 
 
 def shard_folder(folder: Path, shard: str) -> Path:
@@ -125,5 +125,5 @@ def read_results(folder: Path) -> Iterator[Record]:
                 raise UsageError(
                     f"{path}: line {number} is damaged: delete it, and resume the run, which asks again for what is missing"
                 ) from error
-        latest |= {key: record for key, record in last.items() if "gone" not in record}
-    yield from sorted(latest.values(), key=lambda record: record["at"])
+        latest |= {key: record for key, record in last.items() if "gone" not in record or shard == folder}
+    yield from sorted((last for last in latest.values() if "gone" not in last), key=lambda record: record["at"])

@@ -176,12 +176,12 @@ def _shown(value: Any) -> str:
 def _settings(folder: Path) -> tuple[dict[str, Any], list[str]]:
     """Return a run's settings, and a note if shards are missing."""
     begun = [shard for shard in shards(folder) if (shard / "run.json").exists()]
-    first, *others = [read_settings(shard) for shard in begun or [folder]]
-    for shard, settings in zip(begun[1:], others, strict=True):
-        if settings != first:
-            raise UsageError(f"{shard}: its settings differ from those of {begun[0].name}")
-    count = int(begun[0].name.rpartition("-")[2]) if begun and begun[0] != folder else 1
-    return first, [f"Only {len(begun)} of {count} shards are here."] if len(begun) < count else []
+    *others, last = [read_settings(shard) for shard in begun or [folder]]
+    for shard, settings in zip(begun, others, strict=False):
+        if {**settings, "prices": None} != {**last, "prices": None}:
+            raise UsageError(f"{shard}: its settings differ from those of {begun[-1].name}")
+    count = int(begun[0].name.rpartition("-")[2]) if begun and begun[-1] != folder else 1
+    return last, [f"Only {len(begun)} of {count} shards are here."] if len(begun) < count else []
 
 
 def _scores(records: Iterable[Record], names: Sequence[str]) -> dict[str, Scores]:
