@@ -15,6 +15,7 @@ from langchain_core.language_models import FakeListChatModel
 from tests.evaluation.conftest import Questions
 from tests.openai_server import HttpFault, OpenAIServer, Reply
 
+from ragweave import KnowledgeBase
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
 from ragweave.evaluation import EvalSettings, Limits, Run, Summary, evaluate, read_report
@@ -304,6 +305,21 @@ def test_gold_passages_are_marked_added_or_removed() -> None:
     assert sorted(str(doc.id) for doc in with_gold(docs[:2], question, "with", 0, 3)) == ["0", "1", "3"]
     assert [doc.id for doc in with_gold(docs, question, "without", 0, 2)] == ["0", "1"]
     assert [doc.metadata["gold"] for doc in with_gold(docs, question, "as_found", 0, 4)] == [False, False, False, True]
+
+
+@pytest.mark.parametrize("gold", ["with", "without"])
+def test_gold_passages_of_a_knowledge_base_are_known_by_their_text(tmp_path: Path, gold: str) -> None:
+    opened = "When did bridge 0 open? Bridge 0 opened in 1931, in {} {}."
+    parts = [opened.format(*parts) for parts in (("May,", "on a"), ("June,", "of a"), ("July,", "at a"))]
+    rows = [{**rows_of(1)[0], "passages": [{"text": " ".join(parts), "is_gold": True}]}]
+    others = [f"When a bridge, number {n}, opens, nobody knows." for n in range(1, 6)]
+    with KnowledgeBase.open_or_create(tmp_path / "kb") as kb:
+        kb.add([Document(text) for text in (*parts, *others)], source="s")
+    run = settings("extractive", written(tmp_path, rows), kb=str(tmp_path / "kb"), gold=gold, options={"k": "3"})
+    evaluate(run, tmp_path / "run", quiet=True)
+    texts = [passage["text"] for passage in next(read_results(tmp_path / "run"))["passages"]]
+    assert len({*texts}) == 3
+    assert {*texts} <= {*(parts if gold == "with" else others)}
 
 
 def test_a_setting_that_is_left_out_is_another_setting(tmp_path: Path) -> None:

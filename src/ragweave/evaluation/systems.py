@@ -19,6 +19,7 @@ from ragweave.datasets import Question
 from ragweave.errors import UsageError, did_you_mean
 from ragweave.evaluation.folder import Record
 from ragweave.evaluation.metrics import Metric, scores
+from ragweave.evaluation.metrics.passages import gold_names
 from ragweave.evaluation.why import LOST
 from ragweave.graphs import Method, build_graph
 from ragweave.graphs.base import RETRY
@@ -86,8 +87,14 @@ class GraphSystem:
 
         def search(query: str, k: int) -> list[Document]:
             wanted = k + len(question.gold) if self.gold == "without" else k
-            passages = find_with(base, question.searched(query), wanted)
-            return with_gold(passages, question, self.gold, self.seed, k)
+            passages = list[Document]()
+            while len(passages) < k:
+                found = find_with(base, question.searched(query), wanted)
+                passages = with_gold(found, question, self.gold, self.seed, k)
+                if len(found) < wanted:
+                    break
+                wanted *= 2
+            return passages
 
         return search
 
@@ -212,7 +219,7 @@ def with_gold(passages: Sequence[Document], question: Question, gold: Gold, seed
     The inserted passage replaces one drawn at random, or is added if there are fewer than `k` (Liu et al. 2024, section
     4.1). Its position depends only on question and seed.
     """
-    marked = [_marked(doc, doc.id in question.gold) for doc in passages]
+    marked = [_marked(doc, not question.gold.keys().isdisjoint(gold_names(question, [doc]))) for doc in passages]
     if gold == "without":
         return [doc for doc in marked if not doc.metadata["gold"]][:k]
     best = marked[:k]
