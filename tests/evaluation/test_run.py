@@ -259,11 +259,16 @@ def test_a_run_may_be_moved(server: OpenAIServer, spec: str, questions: Question
 def test_what_an_earlier_run_answered_right_is_left_out(
     server: OpenAIServer, spec: str, questions: Questions, tmp_path: Path
 ) -> None:
-    server.script = lambda body: "1931" if "bridge 1" in json.dumps(body) else "1800"
-    data = questions(4)
-    evaluate(settings(spec, data, "direct"), tmp_path / "direct", quiet=True)
-    run = settings(spec, data, drop_answered=str(tmp_path / "direct"))
+    server.script = lambda body: "1931" if "bridge 1" in json.dumps(body) or "passage" in json.dumps(body) else "1800"
+    data, earlier = questions(4), tmp_path / "direct"
+    evaluate(settings(spec, data, "direct", "concat"), earlier, quiet=True)
+    results = earlier / "results.jsonl"
+    results.write_text("".join(sorted(results.read_text().splitlines(True), key=lambda line: '"direct"' in line)))
+    run = settings(spec, data, drop_answered=str(earlier))
     assert evaluate(run, tmp_path / "run", quiet=True).answered == 3
+    evaluate(settings(spec, data, metrics=("f1",)), tmp_path / "f1", quiet=True)
+    with pytest.raises(UsageError, match="no em or accuracy scores"):
+        evaluate(replace(run, drop_answered=str(tmp_path / "f1")), tmp_path / "unscored", quiet=True)
 
 
 @pytest.mark.parametrize("name", ["direct[retrieve=true]", "proxy:direct"])

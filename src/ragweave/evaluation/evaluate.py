@@ -17,7 +17,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from ragweave import __version__
 from ragweave.datasets import Dataset, Question, open_dataset, select
 from ragweave.errors import UsageError
-from ragweave.evaluation.folder import read_results, shard_folder
+from ragweave.evaluation.folder import read_results, read_settings, shard_folder, shards
 from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
 from ragweave.evaluation.run import Run, Summary, System
 from ragweave.evaluation.systems import Gold, GraphSystem, graph_system, open_model, own_passages, own_prompts
@@ -168,12 +168,14 @@ def _questions(settings: EvalSettings, data: Dataset, shard: str) -> list[Questi
     chosen = select(data, limit=settings.limit, sample=settings.sample, seed=settings.seed, shard=shard)
     if not settings.drop_answered:
         return chosen
-    earlier = list(read_results(Path(settings.drop_answered)))
-    if not earlier:
-        raise UsageError(f"{settings.drop_answered}: holds no results")
-    first = (record for record in earlier if record["system"] == earlier[0]["system"])
-    right = {record["id"] for record in first if record["scores"].get("em", record["scores"].get("accuracy")) == 1.0}
-    return [question for question in chosen if question.id not in right]
+    folder = Path(settings.drop_answered)
+    began, earlier = read_settings(shards(folder)[0]), list(read_results(folder))
+    names = [*(began.get("names") or began.get("systems", ())), *(record["system"] for record in earlier)]
+    first = [record for record in earlier if record["system"] == names[0]]
+    scores = {record["id"]: record["scores"].get("em", record["scores"].get("accuracy")) for record in first}
+    if {*scores.values()} <= {None}:
+        raise UsageError(f"{folder}: its first system has no em or accuracy scores, which say what it answered right")
+    return [question for question in chosen if scores.get(question.id) != 1.0]
 
 
 def opener(
