@@ -82,6 +82,14 @@ def test_each_run_has_its_own_prices(questions: Questions, tmp_path: Path) -> No
     assert dear.dollars == pytest.approx(10 * cheap.dollars)
 
 
+def test_what_the_generator_plays_has_its_price(questions: Questions, tmp_path: Path) -> None:
+    prices = {"generator": (1.0, 1.0), "judge": (9.0, 9.0)}
+    settings = EvalSettings(data=questions(2), systems=("concat", "crag"), prices=prices)
+    evaluate(settings, tmp_path / "run", quiet=True)
+    for line in read_report(tmp_path / "run").lines:
+        assert line.dollars == pytest.approx(line.tokens / 1_000_000)
+
+
 def test_the_page_needs_nothing_else(run: Path) -> None:
     page = html(read_report(run))
     assert page.count("<circle") == 3

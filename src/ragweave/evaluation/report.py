@@ -5,7 +5,7 @@ questions that both have answered; the p-values are corrected for the number of 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
@@ -18,6 +18,7 @@ from ragweave.evaluation.metrics import MAIN, METRICS, Metric
 from ragweave.evaluation.reproduce import Paper, Scores
 from ragweave.evaluation.statistics import Comparison, Interval, bootstrap, compare, holm
 from ragweave.evaluation.why import LOST, Stage
+from ragweave.roles import ROLES, player_of
 from ragweave.tools.prices import Price
 
 _SHOWN_ELSEWHERE = ("data", "names", "own_metrics")
@@ -128,7 +129,7 @@ def read_report(folders: Path | Sequence[Path], main: str = "") -> Report:
 
 def _results(folder: Path, prefix: str, settings: Mapping[str, Any]) -> list[Record]:
     """Return a run's records, with the prefix before each system, and each question's price."""
-    prices = {role: Price(*pair) for role, pair in settings.get("prices", {}).items()}
+    prices = prices_of(settings.get("prices", {}), settings.get("models", {}))
     results = [
         {
             **record,
@@ -231,6 +232,13 @@ def _line(system: str, records: Sequence[Record], scores: Scores) -> Line:
         seconds=_mean(record["seconds"] for record in answered),
         dollars=_mean(priced) if priced and len(priced) == len(used) else None,
     )
+
+
+def prices_of(given: Mapping[str, Sequence[float]], models: Collection[str]) -> dict[str, Price]:
+    """Return prices by role, a role without a model of its own at the price of the role whose model plays it."""
+    players: dict[str, str] = {role.name: player_of(role.name, models) for role in ROLES.values()}
+    played = {role: given[player] for role, player in players.items() if player in given}
+    return {role: Price(*pair) for role, pair in {**given, **played}.items()}
 
 
 def dollars_of(usage: Mapping[str, Any], prices: Mapping[str, Price]) -> float | None:

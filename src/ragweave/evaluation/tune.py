@@ -30,7 +30,7 @@ from ragweave.evaluation.metrics import MAIN, METRICS, Metric
 from ragweave.evaluation.metrics.metric import Score, State
 from ragweave.evaluation.metrics.passages import answer_recall, gold_names, recall_at
 from ragweave.evaluation.race import RESERVED, Answer, Answers, Goal, Verdict, block_sizes, confirm, detectable, race
-from ragweave.evaluation.report import Lost, dollars_of, lost_of, trace_of
+from ragweave.evaluation.report import Lost, dollars_of, lost_of, prices_of, trace_of
 from ragweave.evaluation.run import Run, Summary
 from ragweave.evaluation.systems import GraphSystem, own_prompts
 from ragweave.graphs.specs import SystemSpec, is_choice, read_system, write_choice
@@ -39,7 +39,6 @@ from ragweave.roles import ROLES
 from ragweave.tools.knowledge import KnowledgeBase, open_knowledge_base
 from ragweave.tools.knowledge.retrievers import MODES, retriever_of, searched
 from ragweave.tools.models.budget import Limits
-from ragweave.tools.prices import Price
 from ragweave.tools.providers import chat_model
 from ragweave.tools.text.untrusted import redacted
 
@@ -327,7 +326,7 @@ class Tuning:
 
     def read(self) -> None:
         """Read what has been answered."""
-        prices = {role: Price(*pair) for role, pair in self.settings.prices.items()}
+        prices = prices_of(self.settings.prices, self.players)
         names = {question.id: name for name, question in self.questions.items()}
         self.records = [
             {**record, "trace": trace_of(self.run.folder, record)}
