@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -241,7 +242,11 @@ def test_models_have_roles() -> None:
     ("call", "message"),
     [
         (lambda: models_of(["a:b", "c:d"], ("generator",)), "--model generator: given twice"),
-        (lambda: prices_of(["15"]), "--price must be INPUT,OUTPUT"),
+        *(
+            (partial(prices_of, [text]), "--price must be INPUT,OUTPUT")
+            for text in ("15", "-1,1", "1,nan", "judge=1,inf")
+        ),
+        (lambda: prices_of(["generatr=1,2"]), "no role 'generatr': did you mean 'generator'"),
     ],
 )
 def test_wrong_roles_and_prices(call: Callable[[], Any], message: str) -> None:
@@ -254,6 +259,9 @@ def test_wrong_roles_and_prices(call: Callable[[], Any], message: str) -> None:
     [
         (["eval"], "name one of these"),
         (["eval", "no.jsonl"], "no.jsonl: there is no such file"),
+        (["eval", "q.jsonl", "--limit", "-1"], "Invalid value for '--limit'"),
+        (["eval", "q.jsonl", "--sample", "-1"], "Invalid value for '--sample'"),
+        (["eval", "q.jsonl", "--methods", ""], "name a method"),
         (["report", "nowhere"], "nowhere: not a run"),
         (["label", "gold", "q.jsonl", "--out", "x"], "choose one of: judge"),
     ],

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,7 @@ import typer
 
 from ragweave.cli import options
 from ragweave.cli.screen import console, table_of
-from ragweave.errors import UsageError
+from ragweave.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from ragweave.evaluation import EvalSettings, Summary
@@ -32,7 +33,7 @@ Model = Annotated[
 Price = Annotated[
     list[str] | None, typer.Option("--price", help="[ROLE=]INPUT,OUTPUT in US dollars per million tokens. Repeatable.")
 ]
-Limit = Annotated[int | None, typer.Option(help="Use only the first N questions.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first N questions.")]
 Concurrency = Annotated[int, typer.Option(help="Questions in flight at once.")]
 MaxCalls = Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop the run after N model calls.")]
 MaxCost = Annotated[float | None, typer.Option(metavar="USD", help="Stop the run after this many US dollars.")]
@@ -44,15 +45,22 @@ Ray = Annotated[
 
 
 def prices_of(texts: Iterable[str] | None) -> dict[str, tuple[float, float]]:
-    """Return prices by role, with `*` for all others; raise `UsageError` unless each is a pair of numbers."""
+    """Return prices by role, with `*` for all others; raise `UsageError` unless each is a pair of amounts for a role."""
+    from ragweave.evaluation import EVAL_ROLES
+
     prices = {}
     for text in texts or ():
         role, equals, pair = text.rpartition("=")
         try:
             read, written = map(float, pair.split(","))
-        except ValueError as error:
-            raise UsageError(f"--price must be INPUT,OUTPUT, such as 0.15,0.60, not {pair!r}") from error
-        prices[role if equals else "*"] = (read, written)
+        except ValueError:
+            read = written = math.nan
+        if not (0 <= read < math.inf and 0 <= written < math.inf):
+            raise UsageError(f"--price must be INPUT,OUTPUT, such as 0.15,0.60, not {pair!r}")
+        role = role if equals else "*"
+        if role not in ("*", *EVAL_ROLES):
+            raise UsageError(f"--price {text}: no role {role!r}: {did_you_mean(role, EVAL_ROLES)}")
+        prices[role] = (read, written)
     return prices
 
 
@@ -103,7 +111,7 @@ def evaluate(
     gold: Annotated[str, typer.Option(help="Gold passages: as_found, with (add one), without (remove).")] = "as_found",
     metrics: Annotated[str, typer.Option(help="Metrics, separated by commas.  [default: all that need no judge]")] = "",
     limit: Limit = None,
-    sample: Annotated[int | None, typer.Option(help="Use N random questions (see --seed).")] = None,
+    sample: Annotated[int | None, typer.Option(min=1, help="Use N random questions (see --seed).")] = None,
     seed: int = 0,
     price: Price = None,
     max_calls: MaxCalls = None,

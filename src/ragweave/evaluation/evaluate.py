@@ -125,6 +125,8 @@ def evaluate(
     data = open_dataset(settings.data)
     questions = _questions(settings, data, shard)
     own_systems = [item for item in own if not isinstance(item, Metric)]
+    if not (settings.systems or own_systems):
+        raise UsageError("nothing answers the questions: name a method, or give a system of your own")
     plain = settings.plain()
     if others := [metric for metric in metrics if metric not in METRICS.ours()]:
         plain["own_metrics"] = {metric.name: metric.described() for metric in others}
