@@ -296,6 +296,8 @@ def test_errors_name_line_and_field(tmp_path: Path, name: str, row: dict[str, An
         ("jsonl:{}/c.jsonl", "holds no questions"),
         ("jsonl:{}/d.jsonl", "d.jsonl:2: must be an object, not a list"),
         ("jsonl:{}/e.jsonl", "is not UTF-8"),
+        ("jsonl:{}/damaged.jsonl.gz", "damaged.jsonl.gz: cannot be read"),
+        ("csv:{}/not-packed.csv.gz", "not-packed.csv.gz: cannot be read"),
     ],
 )
 def test_what_cannot_be_opened_is_named(tmp_path: Path, spec: str, message: str) -> None:
@@ -304,6 +306,8 @@ def test_what_cannot_be_opened_is_named(tmp_path: Path, spec: str, message: str)
     (tmp_path / "c.jsonl").write_text("\n")
     (tmp_path / "d.jsonl").write_text('{"question": "?", "answer": "a"}\n[1]\n')
     (tmp_path / "e.jsonl").write_bytes(b'{"question": "\xff"}')
+    (tmp_path / "damaged.jsonl.gz").write_bytes(gzip.compress(b'{"question": "?", "answer": "a"}')[:10] + b"\xff" * 20)
+    (tmp_path / "not-packed.csv.gz").write_text("question,answer\n?,a\n")
     with pytest.raises(UsageError, match=message):
         list(open_dataset(spec.format(tmp_path)))
 

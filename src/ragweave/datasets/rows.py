@@ -13,6 +13,7 @@ import gzip
 import io
 import json
 import math
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -118,12 +119,17 @@ def read_rows(path: Path) -> Iterator[Row]:
     """
     kinds = [suffix for suffix in path.suffixes if suffix != ".gz"]
     kind = kinds[-1].lower() if kinds else ""
-    if kind == ".parquet":
-        yield from _parquet(path)
-    elif kind in (".csv", ".tsv", ".txt"):
-        yield from _table(path, "," if kind == ".csv" else "\t")
-    else:
-        yield from _json(path)
+    try:
+        if kind == ".parquet":
+            yield from _parquet(path)
+        elif kind in (".csv", ".tsv", ".txt"):
+            yield from _table(path, "," if kind == ".csv" else "\t")
+        else:
+            yield from _json(path)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is not UTF-8 text (byte {error.start})") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise UsageError(f"{path}: cannot be read ({error})") from error
 
 
 def rows_of(path: str | Path, kind: TypeAdapter[RowT]) -> list[RowT]:
@@ -195,17 +201,12 @@ def open_text(path: Path) -> io.TextIOBase:
 
 def _json(path: Path) -> Iterator[Row]:
     with open_text(path) as file:
-        try:
-            start = file.read(4096).lstrip()[:1]
-            file.seek(0)
-            if start == "[" or (start == "{" and _is_one_object(file)):
-                yield from _document(path, file.read())
-            else:
-                yield from _lines(path, file)
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{path}: is not UTF-8 text (byte {error.start})") from error
-        except (OSError, EOFError) as error:
-            raise UsageError(f"{path}: cannot be read ({error})") from error
+        start = file.read(4096).lstrip()[:1]
+        file.seek(0)
+        if start == "[" or (start == "{" and _is_one_object(file)):
+            yield from _document(path, file.read())
+        else:
+            yield from _lines(path, file)
 
 
 def _is_one_object(file: io.TextIOBase) -> bool:
@@ -264,14 +265,11 @@ def _checked(value: Any, where: str) -> Mapping[str, Any]:
 def _table(path: Path, separator: str) -> Iterator[Row]:
     with open_text(path) as file:
         table = csv.DictReader(file, delimiter=separator)
-        try:
-            for number, fields in enumerate(table, 1):
-                where = f"{path}:{table.line_num}"
-                if None in fields:
-                    raise UsageError(f"{where}: has more cells than the header")
-                yield Row({name: text for name, text in fields.items() if text}, where, number)
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{path}: is not UTF-8 text (byte {error.start})") from error
+        for number, fields in enumerate(table, 1):
+            where = f"{path}:{table.line_num}"
+            if None in fields:
+                raise UsageError(f"{where}: has more cells than the header")
+            yield Row({name: text for name, text in fields.items() if text}, where, number)
 
 
 def _parquet(path: Path) -> Iterator[Row]:
