@@ -66,6 +66,12 @@ def test_mistakes_are_explained() -> None:
         graph.invoke({**ASK, "passages": [3]})
 
 
+@pytest.mark.parametrize("given", ["The bridge is of granite.", {"text": "The bridge is of granite."}])
+def test_passages_may_be_one_text_or_document(given: Any) -> None:
+    out = build_graph("concat", model=model()).invoke({**ASK, "passages": given})
+    assert [doc.page_content for doc in out["passages"]] == ["The bridge is of granite."]
+
+
 def test_a_refused_connection_is_not_tried_again() -> None:
     calls: list[None] = []
 

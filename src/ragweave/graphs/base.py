@@ -40,6 +40,7 @@ from ragweave.state.passages import QUESTION, as_document, ranked
 from ragweave.tools.drawing import draw_svg
 from ragweave.tools.models.budget import Budget, Limits, current_budget
 from ragweave.tools.models.calls import is_refused, is_transient
+from ragweave.tools.retrieval.base import listed
 
 Graph: TypeAlias = StateGraph[Any, Any, Any, Any]
 Group = Literal[
@@ -132,7 +133,7 @@ def begin_node(state_type: type[Any]) -> Any:
         answer_type = state.get("answer_type") or runtime.context.default_answer_type
         if answer_type not in get_args(AnswerType):
             raise UsageError(f"answer_type must be one of {', '.join(get_args(AnswerType))}, not {answer_type!r}")
-        given = ranked(map(as_document, state.get("passages") or ()), GIVEN)
+        given = ranked(map(as_document, listed(state.get("passages") or ())), GIVEN)
         return {
             **empty,
             "question": question.strip(),
@@ -290,7 +291,7 @@ def _completed(supersteps: Sequence[Sequence[StateUpdate]]) -> list[list[StateUp
 def _with_documents(values: Any) -> Any:
     if not isinstance(values, Mapping) or not values.get("passages"):
         return values
-    passages = [*map(as_document, values["passages"])]
+    passages = [*map(as_document, listed(values["passages"]))]
     ready = all(doc.id and "rank" in doc.metadata for doc in passages)
     return {**values, "passages": passages if ready else ranked(passages, GIVEN)}
 
