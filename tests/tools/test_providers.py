@@ -57,6 +57,7 @@ def test_settings_are_typed() -> None:
         ("openai:", "write openai:NAME"),
         ("openai:m?base_url=localhost:8000", "base_url must begin with http"),
         ("openai:m?colour=blue&api_key=x", "has no setting 'colour'"),
+        ("openai:m?a=1&a.b=2", "a is 1 and cannot have an entry, b"),
         ("gpt-4o-mini", "openai:gpt-4o-mini"),
         ("gtp", "unknown model 'gtp'"),
         ("./no-such-folder", "no-such-folder: not a folder"),

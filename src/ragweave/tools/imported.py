@@ -60,6 +60,9 @@ def read_settings(query: str) -> dict[str, Any]:
 
     A key (`api_key`) stays the text it is. `stop` is a list, also where it is named several times. A dot makes an entry
     of an object (`chat_template_kwargs.enable_thinking=false`).
+
+    Raises:
+        UsageError: A setting has a value and entries.
     """
     settings: dict[str, Any] = {}
     for name, text in parse_qsl(query.replace("+", "%2B"), keep_blank_values=True):  # keys in base64 hold pluses
@@ -68,7 +71,9 @@ def read_settings(query: str) -> dict[str, Any]:
         if name == "stop":
             settings[name] = [*settings.get(name, []), *(value if isinstance(value, list) else [text])]
         elif entry:
-            settings.setdefault(head, {})[entry] = value
+            if not isinstance(settings.setdefault(head, {}), dict):
+                raise UsageError(f"{head} is {settings[head]!r} and cannot have an entry, {entry}")
+            settings[head][entry] = value
         else:
             settings[name] = value
     return settings
