@@ -458,6 +458,15 @@ def test_golds_that_a_method_reads_are_read_anew(server: OpenAIServer, spec: str
     assert "Bridge 0, 0." in str(server.requests[1].body)
 
 
+def test_the_first_question_may_lack_passages(spec: str, tmp_path: Path) -> None:
+    rows = rows_of(3)
+    rows[0]["passages"] = []
+    summary = evaluate(settings(spec, written(tmp_path, rows)), tmp_path / "run", quiet=True)
+    assert (summary.answered, summary.failed) == (3, 0)
+    read = [len(record["passages"]) for record in read_results(tmp_path / "run")]
+    assert read == [0, 1, 1]
+
+
 def test_rows_without_ids_are_known_by_their_questions(server: OpenAIServer, spec: str, tmp_path: Path) -> None:
     rows = [{name: value for name, value in row.items() if name != "id"} for row in rows_of(3)]
     evaluate(settings(spec, written(tmp_path, rows)), tmp_path / "run", quiet=True)

@@ -9,6 +9,7 @@ A run whose folder exists is resumed.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
@@ -257,8 +258,9 @@ _MAX_PASSAGES = 20_000
 
 def _retriever(settings: EvalSettings, data: Dataset, run: Run) -> Any:
     """Return the retriever, or `own_passages`; None if nothing is searched."""
-    own = bool(next((question.passages for question in data), ()))
     chosen = settings.kb or settings.retriever != "auto"
+    asked = islice(data, settings.limit)
+    own = not (settings.corpus or chosen) and any(question.passages for question in asked)
     where = settings.corpus or ("kb" if chosen else "own" if own else "file" if data.name == "beir" else "")
     if settings.passages == "given" or not where:
         return None
