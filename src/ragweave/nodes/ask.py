@@ -284,15 +284,15 @@ class _Call:
     def _fault(self, message: BaseMessage, ending: Ending, *, streamed: bool) -> str:
         """Return how the provider broke off a reply; "" if it didn't.
 
-        A stream without an ending was broken off, unless the server has never said how a reply ended, twice in a row.
+        A stream without an ending was broken off if the server has ever said how a reply ended. Before that it counts as
+        whole, since it has been shown and paid for.
         """
         if ending == "failed":
             return reason_of(message)
         if not streamed:
             return ""
-        known = self.endpoint.learned.says_ending
-        self.endpoint.learned.says_ending = bool(ending or known)
-        return "" if ending or known is False else "the stream ended without a reason"
+        self.endpoint.learned.says_ending |= bool(ending)
+        return "the stream ended without a reason" if self.endpoint.learned.says_ending and not ending else ""
 
     def _quotable(self) -> list[str]:
         """Return the texts of the prompt that a reply may repeat."""

@@ -45,8 +45,8 @@ class Learned:
 
     constraint: Constraint | None = None
     refused: set[str] = field(default_factory=set)
-    says_ending: bool | None = None
-    """Whether its streams say how a reply ended: once one did, all do; None: not known yet."""
+    says_ending: bool = False
+    """Whether its streams say how a reply ended: once one did, all do."""
     next_call: float = 0.0
     """When it may be called again (`time.monotonic`), as it said in `Retry-After`."""
 
