@@ -186,8 +186,7 @@ class FolderIndex:
         average = float(large.bm25.lengths.mean())
         stay = np.intersect1d(small.rows, later, assume_unique=True)
         new = later[np.searchsorted(later, small.rows[-1:], "right")[0] if len(small.rows) else 0 :]
-        self._extend(small, stay, new, now, folder, average)
-        lengths = np.concatenate([large.bm25.lengths, Bm25Index.open(folder).lengths])
+        lengths = np.concatenate([large.bm25.lengths, self._extend(small, stay, new, now, folder, average)])
         return abs(float(lengths.mean()) - average) <= _DRIFT * average
 
     def _extend(
@@ -198,18 +197,19 @@ class FolderIndex:
         now: Snapshot,
         folder: Path,
         average: float | None,
-    ) -> None:
-        """Write those passages of a segment that stay, and all passages from the first new one on."""
+    ) -> NDArray[np.int32]:
+        """Write those passages of a segment that stay, and all from the first new one on; return how many terms each has."""
         keep = np.isin(before.rows, stay, assume_unique=True)
         last = int(new[0]) - 1 if len(new) else _MAX_ROW
         texts = (self.index_terms(indexed_text(text, meta)) for _, text, meta in now.texts(last))
-        Bm25Index.build(texts, folder, before=before.bm25, keep=keep, average=average)
+        lengths = Bm25Index.build(texts, folder, before=before.bm25, keep=keep, average=average)
         np.concatenate([before.rows[keep], new]).tofile(folder / _ROWS)
         if self.store.settings.embedding is not None:
             with (folder / _VECTORS).open("wb") as file:
                 if before.vectors is not None:
                     before.vectors[keep].tofile(file)
                 file.writelines(now.vectors_after(last))
+        return lengths
 
     def _open(self, names: str, dimensions: int, hashes: str) -> _Index:
         """Open the index of a state, with vectors of so many dimensions (0: none); no name is an empty index's.

@@ -132,8 +132,8 @@ class Bm25Index(Postings):
         before: Bm25Index | None = None,
         keep: NDArray[np.bool_] | None = None,
         average: float | None = None,
-    ) -> None:
-        """Index the terms of each passage into the files of a folder.
+    ) -> NDArray[np.int32]:
+        """Index the terms of each passage into the files of a folder, and return how many terms each has.
 
         Memory grows with the vocabulary, and by 25 bytes a passage; until the end temporary files have 5
         bytes for each distinct term of each passage, and 16 for each term of a block.
@@ -160,6 +160,7 @@ class Bm25Index(Postings):
             if keep is not None:
                 stay[: len(keep)] = keep
             _merge(blocks, np.array(lengths), stay, folder, average)
+            return np.array(lengths)[stay]
 
     def score(self, terms: list[str], more: Sequence[Bm25Index] = ()) -> NDArray[np.float32]:
         """Return a score for each passage, and for those of more indexes after them; a repeated term counts each time."""
