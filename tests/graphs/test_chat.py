@@ -76,8 +76,16 @@ def test_a_stream_of_messages_shows_the_answer_alone() -> None:
     assert [where["langgraph_node"] for _, where in asyncio.run(streamed())] == ["reply"]
 
 
-def test_an_unusable_restatement_leaves_the_question_as_asked() -> None:
-    model = ScriptedModel(script=lambda call: "x " * 400 if "Rewrite" in call.text else "Ada")
+def test_a_follow_up_of_a_long_answer_is_restated() -> None:
+    graph, model = chat()
+    turns = [("user", "Who built the bridge?"), ("ai", f"Ada Brenner. {'It is long. ' * 900}"), ("user", "And when?")]
+    assert graph.invoke({"messages": turns})["question"] == "When was the bridge at Alden built?"
+    assert "User: Who built the bridge?\nAssistant: Ada Brenner." in model.calls[0].text
+
+
+@pytest.mark.parametrize("restated", ["x " * 400, "Unknown", "I'm sorry, I can't help with that."])
+def test_an_unusable_restatement_leaves_the_question_as_asked(restated: str) -> None:
+    model = ScriptedModel(script=lambda call: restated if "Rewrite" in call.text else "Ada")
     graph = build_chat("concat", model=model, retriever=RecordingRetriever())
     turns = [("user", "Who built it?"), ("ai", "Ada"), ("user", "And when?")]
     assert graph.invoke({"messages": turns})["question"] == "And when?"

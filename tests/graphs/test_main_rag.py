@@ -63,6 +63,10 @@ def test_passages_at_the_bar_are_read_the_best_first(n: float, count: int) -> No
     assert calls[-1].text.count("<passage ") == count
 
 
+def test_answers_from_each_passage_count_where_a_limit_refuses_the_last_call() -> None:
+    assert len(run(max_calls=8)[1]) == 8
+
+
 def test_the_judge_is_shown_the_answer_that_a_passage_gave() -> None:
     _, calls = run()
     asked = next(call for call in calls if call.node == "judge" and "built by Ada" in call.text)

@@ -64,6 +64,19 @@ class TestTableQuery(MethodTests):
         assert result.page_content == "count(*)\n3\nComputed from 3 rows of bridges."
         assert [doc.id for doc in rows] == ["b0", "b2", "b3"]
 
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "```sql\n-- Select the open ones; don't count others\nSELECT count(*) FROM bridges WHERE state = 'open';\n```",
+            "I select from bridges:\nWITH RECURSIVE own(n) AS (SELECT 1 FROM bridges WHERE state = 'open')\nSELECT sum(n) FROM own",
+            "The query: SELECT count(*) FROM bridges WHERE state = 'open' OR name = 'a; b'",
+        ],
+    )
+    def test_a_query_is_read_whole(self, sql: str) -> None:
+        record = Record()
+        assert self.run(record, script={"write": sql, "word": "3"})["passages"][0].page_content.split("\n")[1] == "3"
+        assert [call.node for call in record.calls] == ["write", "word"]
+
     def test_an_error_goes_back_once_then_the_question_is_searched_for(self) -> None:
         record = Record()
         out = self.run(record, script={"write": "SELECT colour FROM bridges", "answer": "Ada Brenner"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ragweave.nodes import read
+from ragweave.nodes.forms import YesNo
 from ragweave.tools.models.messages import without_thoughts
 
 THOUGHT = "Bergen was the capital once, but passage 1 says Oslo."
@@ -59,10 +60,18 @@ def test_long_answers_are_all_that_is_said() -> None:
         ("True", "Yes"),
         ("Both rivers are long. So, yes.", "Yes"),
         ("Perhaps", "Unknown"),
+        ("No information is given.", "Unknown"),
+        ("No, breakfast is not provided.", "No"),
+        ("The passages do not say it. So, no.", "No"),
+        ("The passages do not say so. No.", "No"),
+        ("对不起，我不知道。", "Unknown"),
+        ("对，在一九三一年。", "Yes"),
     ],
 )
 def test_yes_or_no(reply: str, verdict: str) -> None:
     assert read.answer(reply, "yes_no") == verdict
+    form = YesNo.from_text(reply)
+    assert (form.answer if form else "Unknown") == verdict
 
 
 @pytest.mark.parametrize(
@@ -103,7 +112,8 @@ def test_ids(reply: str, ids: list[int] | None) -> None:
 
 SEEN = (
     "Which film is it? The Unknown Soldier is a film of 1955. Unclear Wave is a band, the No Information Society a club. "
-    "The date is unknown. An unknown gunman was seen. He wrote “No Answer”. Am 1. Mai 1931 closed. Use arr[1] here."
+    "The date is unknown. An unknown gunman was seen. He wrote “No Answer”. Am 1. Mai 1931 closed. Use arr[1] here. "
+    "Refunds are not available for digital goods. I do not know the town, he said."
 )
 
 
@@ -116,6 +126,7 @@ SEEN = (
         "An unknown gunman",
         "“No Answer”",
         "1. Mai 1931",
+        "Refunds are not available for digital goods",
     ],
 )
 def test_what_stands_in_a_passage_is_an_answer_whatever_words_it_holds(answer: str) -> None:
@@ -133,6 +144,8 @@ def test_what_stands_in_a_passage_is_an_answer_whatever_words_it_holds(answer: s
         "It is unclear.",
         "The passages do not say who made The Unknown Soldier.",
         "I do not know The Unknown Soldier.",
+        "I do not know the town.",
+        "Refunds are not available for bicycles.",
     ],
 )
 def test_a_refusal_stays_one_even_if_its_words_stand_in_a_passage(refusal: str) -> None:

@@ -23,14 +23,14 @@ from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts, PromptText, template_of
-from ragweave.nodes.read import phrase
+from ragweave.nodes.read import is_unknown, phrase
 from ragweave.nodes.runner import Caller, Components, FunctionNode, Node
 from ragweave.state import Citation, Note, RAGOutput, Status, Usage, add_usage, merge_notes
 from ragweave.state.passages import heading_of
 from ragweave.tools.footnotes import cited_message
 from ragweave.tools.models.roles import ChatModel, Models
 from ragweave.tools.providers import chat_model
-from ragweave.tools.text.words import estimate_message_tokens
+from ragweave.tools.text.words import estimate_message_tokens, first_tokens
 
 HISTORY_TOKENS = 1_000
 MAX_QUESTION_CHARACTERS = 400
@@ -94,7 +94,11 @@ def turn(state: ChatState) -> dict[str, Any]:
 def restate(state: ChatState, _options: Options) -> Asking[Form, dict[str, Any]]:
     """Ask for the question in a form that stands alone; a first question stays, and so does one restated at length."""
     earlier = state["messages"][:-1]
-    turns = [message for message in earlier if message.type in ("human", "ai") and str(message.text).strip()]
+    turns = [
+        message.model_copy(update={"content": first_tokens(str(message.text), HISTORY_TOKENS // 2)})
+        for message in earlier
+        if message.type in ("human", "ai") and str(message.text).strip()
+    ]
     history = trim_messages(turns, max_tokens=HISTORY_TOKENS, token_counter=estimate_message_tokens, strategy="last")
     if not history:
         return {}
@@ -103,7 +107,8 @@ def restate(state: ChatState, _options: Options) -> Asking[Form, dict[str, Any]]
     values = {"history": shown, "earlier": asked}
     reply = yield Prompt("restate", values, max_tokens=QUERY_TOKENS, task="restate")
     question = phrase(reply.text, "rewritten", "question")
-    return {"question": question if 0 < len(question) <= MAX_QUESTION_CHARACTERS else state["question"]}
+    is_question = 0 < len(question) <= MAX_QUESTION_CHARACTERS and ("?" in question or not is_unknown(question))
+    return {"question": question if is_question else state["question"]}
 
 
 def reply(state: ChatState) -> dict[str, Any]:

@@ -147,4 +147,4 @@ def main_rag(graph: Graph, components: Components) -> None:
     graph.add_edge("predict", "predicted")
     graph.add_conditional_edges("predicted", to_judges, ["judge"])
     graph.add_edge("judge", "filter")
-    add_answer(graph, components, "filter", "final", "concat", round=1)
+    add_answer(graph, components, "filter", "final", "concat", drafts="predict", round=1)

@@ -70,6 +70,9 @@ class TableQueryState(RAGState, total=False):
     """Whether it returned more."""
 
 
+_QUERY = r"(?:SELECT\b|WITH\s+(?:RECURSIVE\s+)?\w+\s*(?:\([^()]*\)\s*)?AS\b)(?:'[^']*'|[^;])*"
+
+
 class Query(Form):
     """One SELECT, or the word NONE; as text, since models write SQL in code blocks."""
 
@@ -79,7 +82,8 @@ class Query(Form):
     def from_text(cls, text: str) -> Self | None:
         """Read the query in a code block, or the first one in the text."""
         block = re.search(r"```(?:sql\w*)?\s*(.*?)(?:```|\Z)", text, re.S | re.I)
-        query = re.search(r"\b(?:SELECT|WITH\s+\w+\s+AS)\b[^;]*", block[1] if block else text, re.S | re.I)
+        source = block[1] if block else text
+        query = re.search(rf"^[ \t]*{_QUERY}", source, re.M | re.I) or re.search(rf"\b{_QUERY}", source, re.I)
         if query:
             return cls(sql=query[0].strip())
         return cls(sql="") if re.search(r"\bNONE\b", text) else None

@@ -252,17 +252,19 @@ def add_answer(
     name: str,
     template: str,
     contexts: Callable[[Sequence[Document]], Sequence[Sequence[Document]]] | None = None,
+    drafts: str = "",
     **how: Any,
 ) -> None:
     """Add the answer after the node `after`, a branch per sample over each of `contexts`, and the vote that ends.
 
-    Without `contexts`, a branch reads all passages, even if there are none; `how` is that of `answer_node`.
+    Without `contexts`, a branch reads all passages, even if there are none; `how` is that of `answer_node`,
+    `drafts` that of `end_by_vote`.
     """
     graph.add_node(name, answer_node(components, name, template, **how))
     routes: dict[Hashable, str] = {"each passage" if contexts is one_by_one else "each sample": name}
     route = each_sample(name, contexts) if contexts else each_sample(name)
     graph.add_conditional_edges(after, route, routes | ({"no passage": "vote"} if contexts else {}))
-    end_by_vote(graph, name)
+    end_by_vote(graph, name, drafts=drafts)
 
 
 def each_passage(node: str) -> Callable[[RAGState], Route]:

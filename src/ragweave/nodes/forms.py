@@ -1,5 +1,6 @@
 """Forms: the structure of a reply. Models that support JSON schemas are constrained to it; other models' text is parsed."""
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin
@@ -73,6 +74,8 @@ class YesNo(Form):
     def from_text(cls, text: str) -> Self | None:
         """Read the word, or FEVER's SUPPORTS or REFUTES."""
         verdict = read.answer(text, "yes_no")
+        if verdict == UNKNOWN and re.match(r"\W*no\s+\w", text, re.I) and read.is_unknown(text):  # No information …
+            return cls.model_validate({"answer": verdict})
         return super().from_text(text) or (cls.model_validate({"answer": verdict}) if verdict != UNKNOWN else None)
 
 

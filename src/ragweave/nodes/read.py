@@ -104,10 +104,16 @@ def is_unknown(reply: str, seen: str = "") -> bool:
 
 
 def _without_names(text: str, seen: str) -> str:
-    """Return a text without the names that stand in `seen`; nothing is left of a title that stands there in quotes."""
+    """Return a text without the names that stand in `seen`.
+
+    Nothing is left of a title that stands there in quotes, or of a sentence of five words or more, unless it is the
+    first person's.
+    """
     if re.search(rf"[«„“\"《「『‹] ?{re.escape(text.strip(_AROUND + '«»《》「」『』„'))} ?[»“”\"》」』›]", seen):
         return ""
-    folded = seen.casefold()
+    folded, sentence = (" ".join(words.casefold().split()) for words in (seen, bare(text)))
+    if sentence.count(" ") >= 4 and sentence in folded and not sentence.startswith(("i ", "we ")):
+        return ""
 
     def rest(name: re.Match[str]) -> str:
         stands = name["thing"].casefold() in folded if name["thing"] else name[0] in seen
@@ -166,7 +172,7 @@ def _verdict(line: str, text: str) -> str:
     """Return Yes or No as a line begins with it, or a text ends with it."""
     word = re.match(rf"\W*{_VERDICT}", line, re.I)
     word = word or re.search(rf"(?:^|[.\n])\W*(?:so,? )?{_VERDICT}[^.\n]*\W*\Z", text, re.I)
-    if word is None:
+    if word is None or (re.match(r"\s*\w", word.string[word.end() :]) and is_unknown(line)):  # No information is given.
         return UNKNOWN
     return "Yes" if word["yes"] or ((word["not"] is None) == (word["true"] is not None) and not word["no"]) else "No"
 

@@ -67,9 +67,12 @@ def add_fallback(
     graph.add_conditional_edges(vote, to_fallback, {"answered": END, **routes})
 
 
-def end_by_vote(graph: StateGraph[Any, Any, Any, Any], *answers: str) -> None:
-    """Add the node `vote` over the candidates of some nodes, which lead to it, and the end after it."""
-    graph.add_node("vote", vote_node(*answers))
+def end_by_vote(graph: StateGraph[Any, Any, Any, Any], *answers: str, drafts: str = "") -> None:
+    """Add the node `vote` over the candidates of some nodes, which lead to it, and the end after it.
+
+    `drafts` is a node of an earlier round, whose candidates count where a limit refused all others.
+    """
+    graph.add_node("vote", vote_node(*answers, drafts))
     for node in answers:
         graph.add_edge(node, "vote")
     graph.add_edge("vote", END)
