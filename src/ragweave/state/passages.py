@@ -82,6 +82,15 @@ def encodable(text: str) -> str:
     return _BREAKS.sub("", text.encode("utf-8", "replace").decode().replace("\0", "\ufffd"))
 
 
+def storable(value: Any) -> Any:
+    """Return a JSON value whose texts and names are `encodable`."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {encodable(name): storable(inner) for name, inner in value.items()}
+    return [*map(storable, value)] if isinstance(value, list) else value
+
+
 def with_id(document: Document) -> Document:
     """Return a document, or a copy with a content id if it has no id."""
     if document.id:

@@ -756,7 +756,7 @@ def _loaded_of(document: Document) -> Loaded:
     meta = {k: v for k, v in document.metadata.items() if k not in ("title", "source")}
     place = {k: meta.pop(k) for k in ("page", "line", "heading_path") if k in meta}
     if "heading_path" in place:
-        place["heading_path"] = [*map(str, listed(place["heading_path"] or ()))]
+        place["heading_path"] = [encodable(str(heading)) for heading in listed(place["heading_path"] or ())]
     title = str(document.metadata.get("title") or "")
     text = document.page_content.lstrip()  # so that its first passage begins at 0, by which `documents` knows it
     return dated(Loaded(text, title, document.id, own_fields(meta) | place), title=day_in(title))

@@ -31,7 +31,7 @@ _DATES = [
         rf"{_DAY}\s+(?:of |de )?{_MONTH}(?:,?\s+(?:de |del )?{_YEAR})?",
         rf"{_MONTH}\s+{_DAY}(?!\d)(?:,?\s+{_YEAR})?",
         rf"{_MONTH},?\s+(?:de |of )?{_YEAR}",
-        rf"(?<![\d.-]){_YEAR}-(?P<number>\d\d)-(?P<day>\d\d)(?![\d-])",
+        rf"(?<![\d./-]){_YEAR}([-/])(?P<number>\d\d)\2(?P<day>\d\d)(?![\d/-])",
         rf"(?<![\d.])(?P<day>\d{{1,2}})\.\s?(?P<number>\d{{1,2}})\.\s?{_YEAR}",
         r"(?<!\d)(?P<year>\d{4})年(?P<number>\d{1,2})月(?:(?P<day>\d{1,2})日)?",
     )
@@ -142,6 +142,8 @@ def iso_date(text: str) -> str:
     Examples:
         >>> iso_date("March 1st, 2024"), iso_date("1.3.2024"), iso_date("März 2024"), iso_date("2024"), iso_date("soon")
         ('2024-03-01', '2024-03-01', '2024-03', '2024', '')
+        >>> iso_date("31/03/2024"), iso_date("3/31/2024"), iso_date("2024/03/31"), iso_date("3/4/2024")
+        ('2024-03-31', '2024-03-31', '2024-03-31', '')
     """
     if len(text) > _LONGEST_DATE:
         return ""
@@ -149,6 +151,7 @@ def iso_date(text: str) -> str:
         moment = datetime.fromisoformat(text.strip())
         plain = moment.time() == time() and not moment.tzinfo
         return moment.date().isoformat() if plain else moment.isoformat()
+    text = _SLASHED.sub(_unslashed, text)
     for span in times_in(text)[:1]:
         if not text.strip().removeprefix(span.text):
             days = (span.end - span.start).days

@@ -53,7 +53,7 @@ def test_rows_of_json():
 def test_a_file_of_a_megabyte_and_more_is_read_to_its_end(encoding, note):
     text = "One café is " + "very " * 200 + "old."
     records, notices = read("a.csv", "\r\n".join(["text", *[f'"{text}\n""Yes."""'] * 1100]).encode(encoding))
-    assert (len(records), records[-1].text, records[-1].metadata["line"]) == (1100, f'{text}\n"Yes."', 2201)
+    assert (len(records), records[-1].text, records[-1].metadata["line"]) == (1100, f'{text}\n"Yes."', 2200)
     assert notices == note
     records, notices = read("a.jsonl", "\n".join([f'{{"text": "{text}"}}'] * 1100).encode(encoding))
     assert (len(records), records[-1].text, records[-1].metadata["line"], notices) == (1100, text, 1100, note)
@@ -84,3 +84,13 @@ def test_long_rows_are_cut_between_their_lines():
         "a: one two three\nb: one two three",
         "c: one two three",
     ]
+
+
+def test_a_row_of_several_lines_stands_where_it_begins():
+    rows, _ = read("a.csv", 'item,note\nKettle,"first\nsecond\nthird"\n\nToaster,plain\n')
+    assert [row.metadata["line"] for row in rows] == [2, 6]
+
+
+def test_names_and_values_that_no_store_takes_are_made_so():
+    (row,), _ = read("a.json", '[{"text": "x", "id": "a\\u0000", "k\\ud83d": ["b\\u0000", {"c\\ud83d": 1}]}]')
+    assert (row.id, row.metadata["k?"]) == ("a\ufffd", ["b\ufffd", {"c?": 1}])

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TextIO
 
+from ragweave.state.passages import encodable
 from ragweave.tools.knowledge.chunking import MAX_FIELD, TABLE, Loaded, Table
 from ragweave.tools.knowledge.loaders.docling import load_docling
 from ragweave.tools.knowledge.loaders.formats import as_shown
@@ -87,9 +88,11 @@ def _separator(head: str, escape: str | None) -> str:
 def _records(file: TextIO, separator: str, escape: str | None) -> Iterator[_Row]:
     r"""Yield the records that are not blank; quotes may be escaped as `""` or, by `escape`, as `\"`."""
     reader = csv.reader(file, delimiter=separator, escapechar=escape)
+    line = 1
     for cells in reader:
         if any(cell.strip() for cell in cells):
-            yield _Row(reader.line_num, [cell.strip() for cell in cells])
+            yield _Row(line, [cell.strip() for cell in cells])
+        line = reader.line_num + 1
 
 
 def _table(name: str, rows: Iterator[_Row], settings: IndexSettings, *, sheet: bool = False) -> Iterator[Loaded | str]:
@@ -254,7 +257,7 @@ def _object(row: dict[str, Any], place: dict[str, Any], settings: IndexSettings)
         tables = (Table(0, 0, len(text)),)  # a long row is cut between its lines
     if text.strip():
         title = title if isinstance(title, str) else ""
-        name = str(given) if isinstance(given, (str, int)) and str(given) else None
+        name = encodable(str(given)) if isinstance(given, (str, int)) and str(given) else None
         fields = {
             name: value[:MAX_FIELD] if isinstance(value, str) else value
             for name, value in row.items()

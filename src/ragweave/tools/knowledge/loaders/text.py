@@ -17,7 +17,7 @@ from functools import cache
 from itertools import accumulate, chain
 from typing import Any, BinaryIO, TextIO
 
-from ragweave.state.passages import encodable
+from ragweave.state.passages import encodable, storable
 from ragweave.tools.knowledge.chunking import Heading, Loaded, Remark, Table, UnreadableError
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.text.numbers import iso_date
@@ -199,7 +199,7 @@ def own_fields(fields: Mapping[Any, Any]) -> dict[str, Any]:
     """Return a file's own fields as JSON values: `page_` for `page`, and so on for all `RESERVED`."""
     named = {f"{name}_" if name in RESERVED else str(name): value for name, value in fields.items()}
     # JSON has no NaN, and SQLite would read none of the metadata.
-    plain: dict[str, Any] = json.loads(json.dumps(named, default=str, skipkeys=True), parse_constant=str)
+    plain: dict[str, Any] = storable(json.loads(json.dumps(named, default=str, skipkeys=True), parse_constant=str))
     return plain
 
 
