@@ -33,12 +33,17 @@ _DRAFTS = frozenset(terms("v version rev revision revised draft final amendment 
 """Words by which the names of versions may differ; so may numbers."""
 _UNDATED, _NOW = (moment.replace(tzinfo=UTC) for moment in (datetime.min, datetime.max))
 _FILLER = r"\s+(?:(?:the|year|dem|den|des|das|jahre?|le|la|l'an|l'année)\s+)*\Z"
-_BEFORE = re.compile(rf"\b(?:before|prior to|earlier than|vor|avant){_FILLER}", re.IGNORECASE)
-_SINCE = re.compile(rf"\b(?:after|since|nach|seit|ab|après|depuis|dès){_FILLER}", re.IGNORECASE)
-_EARLIER = re.compile(
+_CHANGE = (
     r"\b(?:before|prior to|vor|avant)\s+(?:the|its|this|der|dem|la)\s+(?:\w+\s+)?"
     r"(?:amendment|revision|reform|änderung|novell|neufassung|révision|réforme|modification)"
-    r"|\b(?:previous|former|earlier|vorherig|früher|précédent)\w*\s+(?:version|edition|wording|fassung)",
+)
+_BEFORE = re.compile(
+    rf"\b(?:before|prior to|earlier than|vor|avant){_FILLER}|{_CHANGE}\w*(?:\s+(?:of|in|from|von|vom|de|du))?{_FILLER}",
+    re.IGNORECASE,
+)
+_SINCE = re.compile(rf"\b(?:after|since|nach|seit|ab|après|depuis|dès){_FILLER}", re.IGNORECASE)
+_EARLIER = re.compile(
+    rf"{_CHANGE}|\b(?:previous|former|earlier|vorherig|früher|précédent)\w*\s+(?:version|edition|wording|fassung)",
     re.IGNORECASE,
 )
 
@@ -104,6 +109,8 @@ def ends_asked(question: str) -> list[datetime | None]:
     Examples:
         >>> [str(end)[:10] for end in ends_asked("Was galt im März 2020, und was vor 2019?")]
         ['2020-04-01', '2019-01-01']
+        >>> [str(end)[:10] for end in ends_asked("Before the amendment of 2021, or vor der Änderung vom 3. März 2020?")]
+        ['2021-01-01', '2020-03-03']
     """
     question, ends = question[:_MAX_QUESTION], list[datetime | None]()
     for span in times_in(question):
