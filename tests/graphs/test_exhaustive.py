@@ -83,6 +83,33 @@ def test_what_the_condition_leaves_out_is_asked_with_the_question() -> None:
         assert question not in asked(question, **decided_by_code)[1]
 
 
+@pytest.mark.parametrize(
+    ("form", "noted", "answer"),
+    [
+        ("sum", [("Order 1234", "50 EUR"), ("Order 1235", "")], "50 euro, 1 unreadable"),
+        ("group", [("Ada", "Ward 1"), ("Bo", "")], "Ward 1: 1, 1 unreadable"),
+        ("count > 20", [("Order 1234", "50 EUR"), ("Order 1235", "")], "1, 1 unreadable"),
+        ("count", [("Order 1234", "50 EUR"), ("Order 1235", "")], "2"),
+        ("list", [("Order 1234", ""), ("", "")], "Order 1234, document 2"),
+    ],
+)
+def test_findings_are_added_up(form: str, noted: list[tuple[str, str]], answer: str) -> None:
+    operation, compare, limit = (*form.split(" ", 2), "none", "")[:3]
+    task = {"operation": operation, "condition": "Is it one?", "name": "its name", "value": "its value"}
+
+    def reply(call: ModelCall) -> str:
+        if call.node == "plan_reading":
+            return json.dumps({**task, "compare": compare, "limit": limit})
+        names, values = next(pair for number, pair in enumerate(noted) if f"Text {number}." in call.text)
+        fields = {"names": [*filter(None, names.split("; "))], "values": [*filter(None, values.split("; "))]}
+        return json.dumps({"meets": "Yes", **fields})
+
+    passages = [f"Text {number}." for number in range(len(noted))]
+    graph = build_graph("exhaustive", model=ScriptedModel(script=reply))
+    found = graph.invoke({"question": "How many?", "passages": passages})["answer"]
+    assert found.replace(f" (read {len(noted)} of {len(noted)} documents", "").rstrip(")") == answer
+
+
 @pytest.mark.parametrize("limit", [{"max_documents": 12}, {"max_calls": 13}])
 def test_a_budget_reads_what_a_search_finds_and_says_so(kb: KnowledgeBase, limit: dict[str, int]) -> None:
     out, model = ask(kb, QUESTIONS[3], **limit)

@@ -345,14 +345,23 @@ def _name(state: ExhaustiveState, place: int) -> str:
     return names[0] if names else title_of(state["documents"][place][0]) or f"document {place + 1}"
 
 
+def _noted(state: ExhaustiveState, place: int) -> list[str]:
+    """Return the values of a document that meets the condition; names do not stand in for values that are needed."""
+    reading, task = state["readings"][f"{place:06}"], state["task"]
+    needed = task["operation"] not in ("count", "list") or (task["compare"] != "none" and task["limit"].strip())
+    if needed:
+        return reading["values"] if task["value"] else reading["values"] or reading["names"]
+    return reading["values"] or reading["names"] or [_name(state, place)]
+
+
 def _values(state: ExhaustiveState) -> tuple[list[tuple[int, str]], set[int]]:
     """Return the values that count, and the places of the documents of which that can't be said."""
     operation, compare, limit = (state["task"][name] for name in ("operation", "compare", "limit"))
     values, unreadable = list[tuple[int, str]](), set[int]()
     for place, reading in ((int(key), reading) for key, reading in state["readings"].items()):
-        noted = reading["values"] or reading["names"] or [_name(state, place)] if reading["meets"] else []
+        noted = _noted(state, place) if reading["meets"] else []
         verdicts = [passes(value, compare, limit) for value in noted]
-        if reading["meets"] is None or None in verdicts:
+        if reading["meets"] is None or None in verdicts or reading["meets"] and not noted:
             unreadable.add(place)
         passing = [value for value, verdict in zip(noted, verdicts, strict=True) if verdict]
         if operation == "list" and passing:
