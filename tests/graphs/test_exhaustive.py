@@ -90,6 +90,7 @@ def test_what_the_condition_leaves_out_is_asked_with_the_question() -> None:
         ("group", [("Ada", "Ward 1"), ("Bo", "")], "Ward 1: 1, 1 unreadable"),
         ("count > 20", [("Order 1234", "50 EUR"), ("Order 1235", "")], "1, 1 unreadable"),
         ("count", [("Order 1234", "50 EUR"), ("Order 1235", "")], "2"),
+        ("count = paid", [("A", "paid"), ("B", "unpaid"), ("C", "unpaid")], "1"),
         ("list", [("Order 1234", ""), ("", "")], "Order 1234, document 2"),
     ],
 )

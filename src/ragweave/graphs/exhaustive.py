@@ -271,12 +271,16 @@ def passes(value: str, compare: str, limit: str) -> bool | None:
         (True, None, False)
         >>> passes("grey stone", "=", "stone"), passes("long", ">", "24"), passes("long", "none", "")
         (True, None, True)
+        >>> [passes(value, "=", "paid") for value in ("unpaid", "Paid.", "late/paid in cash", "not-paid")]
+        [False, True, True, False]
+        >>> passes("B", "=", "A"), passes("a", "=", "A"), passes("the Netherlands", "=", "Netherlands")
+        (False, True, True)
     """
     own, other = amount_of(value), amount_of(limit)
     if compare == "none" or not limit.strip():
         return True
     if other is None:
-        return compare != "=" or normalize_answer(limit) in normalize_answer(value)
+        return compare != "=" or _has_words(value, limit)
     if own is None:
         return None
     if (own[1] == "date") != (other[1] == "date"):
@@ -284,6 +288,12 @@ def passes(value: str, compare: str, limit: str) -> bool | None:
     if not (own[1].startswith(other[1]) or other[1].startswith(own[1])):
         return None
     return bool(_SIGNS[compare](own[0], other[0]))
+
+
+def _has_words(text: str, wanted: str) -> bool:
+    """Return whether a text has the words of another, in their order; without such words, whether they are the same."""
+    own, other = (normalize_answer(re.sub(r"[/,;]", " ", each)) for each in (text, wanted))
+    return f" {other} " in f" {own} " if other else text.casefold() == wanted.strip().casefold()
 
 
 def _year(amount: tuple[float, str]) -> tuple[float, str]:
@@ -361,7 +371,7 @@ def _values(state: ExhaustiveState) -> tuple[list[tuple[int, str]], set[int]]:
     for place, reading in ((int(key), reading) for key, reading in state["readings"].items()):
         noted = _noted(state, place) if reading["meets"] else []
         verdicts = [passes(value, compare, limit) for value in noted]
-        if reading["meets"] is None or None in verdicts or reading["meets"] and not noted:
+        if None in verdicts or (reading["meets"] is not False and not noted):
             unreadable.add(place)
         passing = [value for value, verdict in zip(noted, verdicts, strict=True) if verdict]
         if operation == "list" and passing:
