@@ -355,6 +355,15 @@ def _name(state: ExhaustiveState, place: int) -> str:
     return names[0] if names else title_of(state["documents"][place][0]) or f"document {place + 1}"
 
 
+def _names_of(state: ExhaustiveState, place: int, value: str) -> list[str]:
+    """Return the names of a document that have an amount, where each name has its own."""
+    names, values = (state["readings"][f"{place:06}"][field] for field in ("names", "values"))
+    if len(names) != len(values):
+        return [_name(state, place)]
+    number = (amount_of(value) or ())[:1]
+    return [name for name, own in zip(names, values, strict=True) if (amount_of(own) or ())[:1] == number]
+
+
 def _noted(state: ExhaustiveState, place: int) -> list[str]:
     """Return the values of a document that meets the condition; names do not stand in for values that are needed."""
     reading, task = state["readings"][f"{place:06}"], state["task"]
@@ -376,6 +385,8 @@ def _values(state: ExhaustiveState) -> tuple[list[tuple[int, str]], set[int]]:
         passing = [value for value, verdict in zip(noted, verdicts, strict=True) if verdict]
         if operation == "list" and passing:
             passing = reading["names"] or noted
+            if len(passing) == len(noted):
+                passing = [name for name, verdict in zip(passing, verdicts, strict=True) if verdict]
         elif operation in ("sum", "mean", "min", "max") and not all(map(amount_of, passing)):
             unreadable.add(place)
         values += [(place, value) for value in passing]
@@ -389,7 +400,8 @@ def add_up(state: ExhaustiveState, runtime: Runtime[ExhaustiveOptions]) -> Exhau
     answered = len(unreadable) < len(readings)
     parts, citations = list[str](), list[Citation]()
     for part in aggregate(task["operation"], values) if answered else ():
-        names = [_name(state, place) for place in part.documents] if task["operation"] in ("min", "max") else []
+        documents = part.documents if task["operation"] in ("min", "max") else []
+        names = dict.fromkeys(name for place in documents for name in _names_of(state, place, part.text))
         start = sum(len(text) + 2 for text in parts)
         parts.append(part.text + (f" ({', '.join(names)})" if names else ""))
         cited = part.documents[:_MAX_CITED] if runtime.context.citations else []
