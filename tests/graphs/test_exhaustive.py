@@ -94,6 +94,7 @@ def test_what_the_condition_leaves_out_is_asked_with_the_question() -> None:
         ("max", [("Alden; Verra", "100 m; 300 m"), ("Sorre", "300 metres")], "300 metres (Verra, Sorre)"),
         ("max", [("Alden; Verra", "300 m"), ("", "300 m")], "300 m (Alden, document 2)"),
         ("list > 2", [("Elm; Oak", "1 year; 3 years"), ("Ash; Fir", "3 years"), ("", "3")], "Oak, Ash, Fir, 3"),
+        ("group", [("Ada", "A+"), ("Bo", "A-"), ("Cy", "a-."), ("Di", "A")], "A-: 2, A+: 1, A: 1"),
         ("list", [("Order 1234", ""), ("", "")], "Order 1234, document 2"),
     ],
 )

@@ -275,6 +275,8 @@ def passes(value: str, compare: str, limit: str) -> bool | None:
         [False, True, True, False]
         >>> passes("B", "=", "A"), passes("a", "=", "A"), passes("the Netherlands", "=", "Netherlands")
         (False, True, True)
+        >>> passes("C++", "=", "C"), passes("A-", "=", "A+"), passes("Holz- und Steinbau", "=", "Holz")
+        (False, False, True)
     """
     own, other = amount_of(value), amount_of(limit)
     if compare == "none" or not limit.strip():
@@ -290,9 +292,27 @@ def passes(value: str, compare: str, limit: str) -> bool | None:
     return bool(_SIGNS[compare](own[0], other[0]))
 
 
+_MEANT = re.compile(r"(?<=\d)[-−–.,:/](?=\d)(?!\d{3}(?!\d))|(?<!\w)[-−+](?=\d)|(?<=\w)(?:[+#]+(?!\w)|[-−–](?!\s*\w))")
+"""Signs that tell values apart: 1.5, -5, A+, A-, C#."""
+_LETTERS = str.maketrans("-−–+#.,:/", "\ue000\ue000\ue000\ue001\ue002\ue003\ue004\ue005\ue006")
+"""What stands for them in a key, from which other signs are dropped."""
+
+
+def _key(value: str) -> str:
+    """Return what is the same for values that say the same.
+
+    Examples:
+        >>> [len({*map(_key, same)}) for same in (("Alden.", "the  alden"), ("St. John’s", "St Johns"), ("1,000", "1000"))]
+        [1, 1, 1]
+        >>> [len({*map(_key, others)}) for others in (("A+", "A-", "AB-"), ("C", "C++", "C#"), ("1.5", "15", "-5", "5"))]
+        [3, 3, 4]
+    """
+    return normalize_answer(_MEANT.sub(lambda sign: sign[0].translate(_LETTERS), value))
+
+
 def _has_words(text: str, wanted: str) -> bool:
     """Return whether a text has the words of another, in their order; without such words, whether they are the same."""
-    own, other = (normalize_answer(re.sub(r"[/,;]", " ", each)) for each in (text, wanted))
+    own, other = (_key(re.sub(r"[/,;]", " ", each)) for each in (text, wanted))
     return f" {other} " in f" {own} " if other else text.casefold() == wanted.strip().casefold()
 
 
@@ -326,7 +346,7 @@ def aggregate(operation: str, values: Sequence[tuple[int, str]]) -> list[Part]:
     if operation in ("list", "group"):
         named: dict[str, Part] = {}
         for place, value in values:
-            part = named.setdefault(normalize_answer(value), Part(value, []))
+            part = named.setdefault(_key(value), Part(value, []))
             part.documents.extend([place] if place not in part.documents else [])
         if operation == "list":
             return [*named.values()]
