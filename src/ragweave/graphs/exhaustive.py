@@ -236,29 +236,54 @@ def read_document(branch: Branch, _options: ExhaustiveOptions) -> Asking[Finding
     return {"readings": {f"{branch['place']:06}": reading}}
 
 
-_NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?)\s*(thousand|million|billion)?\s*(%|[^\W\d_]+)?")
 _MAX_AMOUNT = 1e100
 """Larger ones are not amounts, and their sum would overflow."""
-_SCALES = {"thousand": 1e3, "million": 1e6, "billion": 1e9}
+_SHORT = {"k": 1e3, "m": 1e6, "b": 1e9}
+"""Scales of amounts of money alone: 5 m are metres."""
+_SCALES = _SHORT | {"thousand": 1e3, "million": 1e6, "mio": 1e6}
+_SCALES |= dict.fromkeys(("billion", "bn", "mrd", "milliard"), 1e9)
+_NUMBER = re.compile(
+    rf"(?:\b(?P<before>{'|'.join(CURRENCIES)})\s*)?(?<![\w.])(?P<number>-?\d+(?:\.\d+)?)"
+    r"(?:\s*(?:[-–]|to|and|bis|und)\s*\d+(?:\.\d+)?)?"
+    rf"(?:\s*(?P<scale>{'|'.join(_SCALES)})(?:(?<=[^\W\d]{{3}})(?:s|en?))?\b\.?)?"
+    r"(?P<glued>[^\W\d_]+)?\s*(?P<unit>%|[^\W\d_]+)?"
+)
+_SPACED = re.compile(r"(?<![\w.,])(?<!\d )\d{1,3}(?: \d{3})+(?!\d)")
 _SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq}
 
 
 def amount_of(text: str) -> tuple[float, str] | None:
-    """Return the first date of a text as a number of days, else its first number and its unit; None if it has neither.
+    """Return a text's first amount of money, else its first date as a number of days, else its first number and its unit.
+
+    None if it has none of them, or money in a scale that is not known.
 
     Examples:
         >>> amount_of("EUR 1,030.50"), amount_of("about 2.5 million km"), amount_of("none")
         ((1030.5, 'euro'), (2500000.0, 'km'), None)
+        >>> amount_of("$1.2M"), amount_of("3 Mrd. euros"), amount_of("1.2 m"), amount_of("€5x"), amount_of("5km long")
+        ((1200000.0, 'dollar'), (3000000000.0, 'euro'), (1.2, 'm'), None, (5.0, 'km'))
+        >>> amount_of("1 200,50 EUR"), amount_of("paid 3 March 2020: EUR 100"), amount_of("3 March 2020, 50 people")
+        ((1200.5, 'euro'), (100.0, 'euro'), (737487.0, 'date'))
+        >>> amount_of("3-5 EUR"), amount_of("3 to 5 millions EUR"), amount_of("5% of 20 EUR"), amount_of("2 tons")
+        ((3.0, 'euro'), (3000000.0, 'euro'), (20.0, 'euro'), (2.0, 'ton'))
     """
+    plain = comparable(_SPACED.sub(lambda number: number[0].replace(" ", ""), text)).casefold()
+    numbers = [*_NUMBER.finditer(plain)]
+    for number in numbers:
+        if currency := number["before"] or next(iter({(number["unit"] or "").rstrip("s")} & CURRENCIES), None):
+            return None if number["glued"] else _scaled(number, currency)
     for span in times_in(text):
         if (span.end - span.start).days < 365:  # a year alone is a number
             return float(span.start.toordinal()), "date"
-    plain = comparable(text).casefold()
-    if number := _NUMBER.search(plain):
-        currency = next((word for word in plain.split() if word in CURRENCIES), None)
-        amount = float(number[1]) * _SCALES.get(number[2], 1)
-        return (amount, currency or (number[3] or "").rstrip("s")) if abs(amount) < _MAX_AMOUNT else None
-    return None
+    currency = next((word for word in plain.split() if word in CURRENCIES), None)
+    return _scaled(numbers[0], currency) if numbers else None
+
+
+def _scaled(number: re.Match[str], currency: str | None) -> tuple[float, str] | None:
+    short = number["scale"] if not currency and number["scale"] in _SHORT else None
+    amount = float(number["number"]) * (1 if short else _SCALES.get(number["scale"], 1))
+    unit = currency or (short or number["glued"] or number["unit"] or "").rstrip("s")
+    return (amount, unit) if abs(amount) < _MAX_AMOUNT else None
 
 
 def passes(value: str, compare: str, limit: str) -> bool | None:
@@ -269,6 +294,8 @@ def passes(value: str, compare: str, limit: str) -> bool | None:
     Examples:
         >>> passes("30 months", ">", "24"), passes("3 years", ">", "24 months"), passes("May 3, 2019", ">", "2020")
         (True, None, False)
+        >>> passes("2019", ">", "May 3, 2018"), passes("EUR 100, 3 May 2020", ">", "May 3, 2018")
+        (True, None)
         >>> passes("grey stone", "=", "stone"), passes("long", ">", "24"), passes("long", "none", "")
         (True, None, True)
         >>> [passes(value, "=", "paid") for value in ("unpaid", "Paid.", "late/paid in cash", "not-paid")]
@@ -317,7 +344,7 @@ def _has_words(text: str, wanted: str) -> bool:
 
 
 def _year(amount: tuple[float, str]) -> tuple[float, str]:
-    return (date.fromordinal(int(amount[0])).year, "") if amount[1] == "date" else amount
+    return (date.fromordinal(int(amount[0])).year, "year") if amount[1] == "date" else amount
 
 
 class Part(NamedTuple):
