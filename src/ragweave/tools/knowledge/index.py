@@ -171,23 +171,23 @@ class FolderIndex:
         last = int(large.rows[-1]) if len(large.rows) else 0
         deleted = np.union1d(before.gone, np.array([row for row in gone if row <= last], np.int64))
         later = now.rows_after(last)
-        kept = np.setdiff1d(large.rows, deleted, assume_unique=True)
         most = min(max(_SMALL, len(large.rows) // _SHARE), len(large.rows) // _MOST)
         if len(large.rows) and len(later) + len(deleted) <= most and self._extend_small(before, later, now, folder):
             deleted.tofile(folder / _GONE)
             return [now.index.split()[0], folder.name]
-        self._extend(large, kept, later, now, folder, None)
+        self._extend(large, np.setdiff1d(large.rows, deleted, assume_unique=True), later, now, folder, None)
         return [folder.name]
 
     def _extend_small(self, before: _Index, later: NDArray[np.int64], now: Snapshot, folder: Path) -> bool:
         """Write the small segment; return whether the passages of both have about the average length of the large one."""
         large, *more = before.segments
         small = more[0] if more else NOTHING
-        average = float(large.bm25.lengths.mean())
-        stay = np.intersect1d(small.rows, later, assume_unique=True)
+        total, stay = int(large.bm25.lengths.sum()), np.intersect1d(small.rows, later, assume_unique=True)
+        average = total / len(large.rows)
         new = later[np.searchsorted(later, small.rows[-1:], "right")[0] if len(small.rows) else 0 :]
-        lengths = np.concatenate([large.bm25.lengths, self._extend(small, stay, new, now, folder, average)])
-        return abs(float(lengths.mean()) - average) <= _DRIFT * average
+        lengths = self._extend(small, stay, new, now, folder, average)
+        together = (total + int(lengths.sum())) / (len(large.rows) + len(lengths))
+        return abs(together - average) <= _DRIFT * average
 
     def _extend(
         self,
