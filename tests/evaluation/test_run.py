@@ -67,6 +67,24 @@ def test_the_passages_of_a_file_are_searched_in_every_way(tmp_path: Path) -> Non
         evaluate(own, tmp_path / "own", quiet=True)
 
 
+@pytest.mark.parametrize("retriever", ["bm25", "hybrid"])
+def test_a_question_is_asked_again_if_the_passages_of_the_file_changed(tmp_path: Path, retriever: str) -> None:
+    rows: list[Any] = [
+        {"id": str(at), "question": f"Who built pier {at}?", "answers": ["Holm"], "ctxs": [{"text": f"Pier {at}."}]}
+        for at in range(2)
+    ]
+    data = tmp_path / "piers.jsonl"
+    run = settings("extractive", f"jsonl:{data}", corpus="file", retriever=retriever)
+    skipped = []
+    for text in ("Pier 1.", "Pier 1.", "Ida Holm built pier 0."):
+        rows[1]["ctxs"] = [{"text": text}]
+        data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        skipped.append(evaluate(run, tmp_path / "run", quiet=True).skipped)
+    assert skipped == [0, 2, 0]
+    answered = {record["id"]: record["answer"] for record in read_results(tmp_path / "run")}
+    assert "Ida Holm" in answered["0"]
+
+
 def test_a_claim_is_asked_about_by_a_question_and_searched_for_as_it_stands(tmp_path: Path) -> None:
     """FILCO, section 3.1: FEVER's retriever gets the claim."""
     data = tmp_path / "fever.jsonl"

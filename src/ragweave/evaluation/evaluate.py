@@ -7,8 +7,10 @@ A run whose folder exists is resumed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
@@ -204,11 +206,12 @@ def opener(
 
     @cache
     def state(how: str) -> str:
-        base = None if given.get("retriever") else base_of(settings, how)
-        if base is None:
+        if given.get("retriever"):
             return ""
-        with base:
-            return base.state
+        if _place(settings, data) == "file":
+            return _corpus_hash(data)
+        with base_of(settings, how) or nullcontext() as base:
+            return base.state if base else ""
 
     @cache
     def stages(how: str) -> list[Metric]:
@@ -256,13 +259,29 @@ _MAX_PASSAGES = 20_000
 """Passages of a knowledge base that are read into memory to say where answers were lost."""
 
 
+def _place(settings: EvalSettings, data: Dataset) -> str:
+    """Return what is searched: `own`, `file` or `kb` (`EvalSettings.corpus`); "" if nothing is."""
+    if settings.passages == "given":
+        return ""
+    if settings.corpus:
+        return settings.corpus
+    if settings.kb or settings.retriever != "auto":
+        return "kb"
+    own = any(question.passages for question in islice(data, settings.limit))
+    return "own" if own else "file" if data.name == "beir" else ""
+
+
+def _corpus_hash(data: Dataset) -> str:
+    digest = sha256()
+    for doc in data.corpus():
+        digest.update(repr(doc).encode(errors="replace"))
+    return digest.hexdigest()[:16]
+
+
 def _retriever(settings: EvalSettings, data: Dataset, run: Run) -> Any:
     """Return the retriever, or `own_passages`; None if nothing is searched."""
-    chosen = settings.kb or settings.retriever != "auto"
-    asked = islice(data, settings.limit)
-    own = not (settings.corpus or chosen) and any(question.passages for question in asked)
-    where = settings.corpus or ("kb" if chosen else "own" if own else "file" if data.name == "beir" else "")
-    if settings.passages == "given" or not where:
+    where = _place(settings, data)
+    if not where:
         return None
     if where == "own":
         if settings.retriever != "auto" or settings.rerank or settings.prefer:
