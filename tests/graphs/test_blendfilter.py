@@ -82,6 +82,19 @@ def test_the_examples_are_the_data_sets(data: str, last: str) -> None:
     assert last not in texts(examples=data, shots=2)[0]["reason"]
 
 
+def test_external_augmentation_has_one_prompt_for_all_data_sets() -> None:
+    """Appendix F."""
+    hotpotqa = texts()[0]["external"]
+    assert "Lucium was confimed" in hotpotqa
+    assert texts(examples="2wiki")[0]["external"] == hotpotqa == texts({**ASK, "answer_type": "yes_no"})[0]["external"]
+
+
+def test_a_long_topic_stays_in_the_papers_prompt() -> None:
+    model = ScriptedModel(script={**REPLIES, "topic": "bridges, " * 20})
+    build_graph("blendfilter", model=model, retriever=RecordingRetriever(), profile="paper").invoke(ASK)
+    assert "There may be multiple relevent ones." in next(call.text for call in model.calls if call.node == "check")
+
+
 def test_texts_become_queries_as_they_are() -> None:
     searches = texts()[1]
     assert f"I don't know who built it. {ASK['question']}" in searches

@@ -86,6 +86,14 @@ def test_nothing_kept_keeps_all() -> None:
     assert "filter_kept_nothing" in events
 
 
+def test_the_papers_filter_of_passages_may_drop_all() -> None:
+    """PSG, section 4.2."""
+    nobody = {**GOLD, "gold_answers": ["Karl"]}
+    assert run(nobody, filter="strinc", granularity="passage", profile="paper")[0] == []
+    assert run(nobody, filter="strinc", granularity="passage")[0] == [BRIDGE.page_content, RIVER.page_content]
+    assert run(filter="llm", reply="Karl did.", granularity="passage", profile="paper")[0] == []
+
+
 def test_scores_order_the_passages_if_asked() -> None:
     given = {**ASK, "question": "Who lived there by the bridge?"}
     ordered = [RIVER.page_content, BRIDGE.page_content]
@@ -157,6 +165,7 @@ def test_the_filter_writes_a_sentence_in_the_papers_words() -> None:
     model = ScriptedModel(script=replies)
     out = build_graph("filco", model=model, filter="llm", profile="paper").invoke(ASK)
     assert [passage.page_content for passage in out["passages"]] == [BUILT]
+    assert [call.settings["max_tokens"] for call in model.calls] == [512, 128]
     assert model.calls[0].text.startswith(
         "Given the ['question', 'context'], predict the most helpful sentence in the context.\n\n"
         "question: Who built the bridge?\ncontext: It opened early.\nAda Brenner built the bridge.\n"

@@ -113,8 +113,10 @@ def last_turn(branch: Branch, _options: Options) -> dict[str, Any]:
 @model_node("generator")
 def external(state: BlendFilterState, options: BlendFilterOptions) -> Asking[Any, BlendFilterState]:
     """Ask for a reasoning over what the last query found, `a_ex`."""
-    passages = state["retrieved"].get("external" if state["hop"] else "question", [])
-    values = {"examples": examples(state["answer_type"], options, knowledge=bool(passages))}
+    passages, kind = state["retrieved"].get("external" if state["hop"] else "question", []), state["answer_type"]
+    if options.paper == "blendfilter":  # one prompt for all data sets (appendix F)
+        kind, options = "short", options.model_copy(update={"examples": "hotpotqa"})
+    values = {"examples": examples(kind, options, knowledge=bool(passages))}
     name = "reason" if passages else "reason_closed"
     reply = yield Prompt(
         name, values, passages, show=style_of(options.paper).show, max_tokens=REASONING_TOKENS, task="reason"
@@ -179,11 +181,11 @@ def blend(state: BlendFilterState, runtime: Runtime[BlendFilterOptions]) -> Blen
 
 
 @model_node("selector")
-def topic(_state: BlendFilterState, _options: Options) -> Asking[Any, BlendFilterState]:
-    """Ask for the topic, and take it, unless it is longer than 120 characters."""
+def topic(_state: BlendFilterState, options: Options) -> Asking[Any, BlendFilterState]:
+    """Ask for the topic, and take it, unless it is longer than 120 characters; under a paper's profile in any case."""
     reply = yield Prompt("topic", max_tokens=VERDICT_TOKENS, task="topic")
     topic = phrase(reply.text, "topic", "is related to", "is about")
-    return {"topic": topic if len(topic) <= 120 else ""}
+    return {"topic": topic if len(topic) <= 120 or options.paper else ""}
 
 
 def checking(state: PassageSet, options: Options, name: str = "relevance") -> Prompt[Ids]:

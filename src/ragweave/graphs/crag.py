@@ -163,7 +163,7 @@ def keywords(state: CragState, _options: CragOptions) -> Asking[Keywords, CragSt
 
 
 def gather(state: CragState, runtime: Runtime[CragOptions]) -> CragState:
-    """Add what the second search found, or replace the first; passages graded Incorrect stay out."""
+    """Add what the second search found, or replace the first; of the second, passages graded Incorrect stay out."""
     first = state["retrieved"]["question"] if state["grade"] == "Ambiguous" else []
     wrong = {name for name, word in state["grades"].items() if word == "Incorrect"}
     second = [doc for doc in state["retrieved"]["second"] if doc.id not in wrong]

@@ -1,7 +1,7 @@
 """FILCO: of the retrieved passages only the sentences that help go into the prompt. One call.
 
 Source: Wang et al. 2023 (Learning to Filter Context for Retrieval-Augmented Generation), section 2
-and figure 1. With right answers in the input the filter is the paper's oracle (SILVER). To verify a
+and figure 2. With right answers in the input the filter is the paper's oracle (SILVER). To verify a
 claim, letters are shared with the claim, not with its verdict (section 2.2).
 
 Where we differ: LEXICAL counts letters, not words, and keeps the best sentence whatever its score, as the
@@ -40,6 +40,8 @@ from ragweave.tools.text.words import estimate_tokens
 
 HALF = 0.5
 """The share of the text that an untrained filter keeps by default."""
+MAX_QUOTED = 512
+"""Tokens that a model may quote (section 4.1)."""
 Top = Literal["auto"] | Annotated[int, Field(ge=1)] | None
 
 
@@ -83,7 +85,7 @@ PROMPTS: Prompts = {
 
 
 GENERATE: dict[str, Any] = {"closed_book": "direct", "style": Style(show=context_text)}
-"""How the answer over a filtered context is asked for (section 2.3)."""
+"""How the answer over a filtered context is asked for (section 2.4)."""
 
 
 class Chosen(NamedTuple):
@@ -151,13 +153,19 @@ def filter_node(components: Components) -> StateNode:
         if len(scores) != len(segments):
             raise UsageError(f"the filter {chosen.kind.name} gave {len(scores)} scores for {len(segments)} segments")
         best = best_of(chosen, scores, segments, state, o)
-        update = recomposed(state, [segments[at] for at in best], may_be_none=chosen.kind.granularity == "passage")
+        may_be_none = chosen.kind.granularity == "passage" or is_psg(o)
+        update = recomposed(state, [segments[at] for at in best], may_be_none=may_be_none)
         if o.rerank and best:
             update["passages"] = reranked(update["passages"], [segments[at] for at in best])
         usage = add_usage(update["usage"], counted.usage) if counted else update["usage"]
         return {**update, "usage": usage, "notes": [*chosen.notes, *update["notes"]]}
 
     return filter_context
+
+
+def is_psg(o: FilterOptions) -> bool:
+    """Return whether passages are kept or dropped whole, and all of them may be dropped, as by PSG (section 4.2)."""
+    return o.paper == "filco" and o.granularity == "passage"
 
 
 def segments_of(state: RAGState, granularity: filters.Granularity) -> list[Document]:
@@ -188,7 +196,7 @@ def choose_sentences(state: RAGState, o: FilterOptions) -> Asking[Ids, RAGState]
     printed = {"task": filters.filter_task(question), "asked": filters.question_line(question)}
     values = {"question": question, "first": 1, **printed}
     if o.paper == "filco":
-        prompt = Prompt[Ids]("sentences", values, segments, show=bare_texts, task="filter")
+        prompt = Prompt[Ids]("sentences", values, segments, show=bare_texts, max_tokens=MAX_QUOTED, task="filter")
     else:
         form, tokens = ids_form(1, len(segments)), VERDICT_TOKENS + 4 * len(segments)
         prompt = Prompt(
@@ -200,7 +208,8 @@ def choose_sentences(state: RAGState, o: FilterOptions) -> Asking[Ids, RAGState]
     if o.paper != "filco" or not reply.text:
         return {}
     scores = filters.quoted(reply.text, [segment.page_content for segment in reply.passages])
-    return recomposed(state, [segment for segment, score in zip(reply.passages, scores, strict=True) if score])
+    quoted = [segment for segment, score in zip(reply.passages, scores, strict=True) if score]
+    return recomposed(state, quoted, may_be_none=is_psg(o))
 
 
 def to_filter(_state: RAGState, runtime: Runtime[FilterOptions]) -> str:

@@ -4,7 +4,7 @@ Source: Tan et al. 2024 (Small Models, Big Insights: Leveraging Slim Proxy Model
 What to Retrieve for LLMs), section 3 and figure 2. The proxy drafts an answer from memory (3.1). A
 judge says whether it is known (3.2): then the big model answers alone. Else a rewriter turns the
 draft into claims with a query each (3.3); the judge drops those that are known, and the big model
-answers over what the question and the other queries find, interleaved (appendix A).
+answers over what the question and the other queries find, interleaved (released code).
 
 The proxy's uncertainty (`route="uncertainty"`) or a router, such as one trained on outcomes (`route="classifier"`), may
 decide instead of the judge.
@@ -109,7 +109,7 @@ class ProxyOptions(GateOptions):
 class SlimPlmOptions(ProxyOptions):
     own_paper = "slimplm"
 
-    k: int = Field(10, ge=1, description="Passages per query (section 4, released code).")
+    k: int = Field(10, ge=1, description="Passages per query (released code).")
 
 
 class Claim(TypedDict):

@@ -475,7 +475,8 @@ def _settings(prompt: Prompt[Any], endpoint: Endpoint, role: RoleName, sample: i
     if endpoint.profile.get("reasoning_output"):
         return settings  # thoughts count towards the limit, so that a short one leaves no answer
     limits = [prompt.max_tokens, endpoint.reply_limit]
-    if prompt.max_tokens is None or options.is_set("reply_tokens"):
+    is_papers = options.paper and role != "generator"  # a paper's limit is that of answers
+    if prompt.max_tokens is None or (options.is_set("reply_tokens") and not is_papers):
         limits.append(options.reply_tokens)
     return {**settings, "max_tokens": min(filter(None, limits))}
 
