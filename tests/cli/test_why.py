@@ -34,3 +34,6 @@ def test_mistakes_are_one_line(ragweave: Run, kb: Path) -> None:
     done = ragweave("why", QUESTION, "--expect", "May", "--kb", str(kb), "--retriever", "langchain_x:Retriever")
     assert done.returncode == 2
     assert "--retriever must be one of" in done.stderr
+    done = ragweave("why", QUESTION, "--expect", "May", "--kb", "lance:kb")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "name a knowledge base in a folder" in done.stderr

@@ -105,6 +105,11 @@ def test_passages_may_be_kept_or_dropped_whole(label: Label) -> None:
     assert [span["text"] for span in rows[0]["spans"]] == [PASSAGES["passages"][0]["text"]]  # type: ignore[index]
 
 
+def test_full_keeps_everything(label: Label) -> None:
+    rows, _ = label("filter", PASSAGES, measure="full")
+    assert len(rows[0]["spans"]) == 4
+
+
 def test_what_annotators_selected_is_gold(label: Label) -> None:
     row = {
         "id": "1",

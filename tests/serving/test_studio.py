@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
 from tests.servers import free_port, wait_for
@@ -73,6 +74,20 @@ async def test_questions_about_everything_see_all_of_the_knowledge_base_but_no_f
     out = await (await studio.factory(method)(RUNNING)).ainvoke({"question": "How many are P3?"})
     assert out["answer"] == answer
     assert str(tmp_path) not in str(out)
+
+
+async def test_the_restater_is_a_model_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def reply(spec: str) -> Any:
+        return lambda call: asked.append(f"{spec} {call.node}") or "Ada Brenner"
+
+    monkeypatch.setattr(studio, "chat_model", lambda spec: ScriptedModel(script=reply(spec)))
+    for name in ("model", "restater"):
+        monkeypatch.setenv(f"RAGWEAVE_{name.upper()}", name)
+    turns = [HumanMessage("Who built it?"), AIMessage("Ada."), HumanMessage("And when?")]
+    await (await studio.chat(RUNNING)).ainvoke({"messages": turns})
+    assert {line.split()[0] for line in asked if "restate" in line} == {"restater"}
 
 
 async def test_a_run_sets_options_but_no_file(monkeypatch: pytest.MonkeyPatch) -> None:

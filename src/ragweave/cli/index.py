@@ -53,7 +53,12 @@ def index(
             "Without it, a row becomes `column: value` lines.  [default: text]"
         ),
     ] = None,
-    id_field: Annotated[str | None, typer.Option(help="Field that holds the id of a CSV or JSONL row.")] = None,
+    id_field: Annotated[
+        str | None,
+        typer.Option(
+            help="Field that holds the id of a CSV or JSONL row; by default `id`, if there is a field `text`."
+        ),
+    ] = None,
     title_field: Annotated[str | None, typer.Option(help="Field that holds the title of a CSV or JSONL row.")] = None,
     file_dates: Annotated[
         bool, typer.Option("--file-dates", help="Take the file's last change as its date if it has no other.")

@@ -32,12 +32,15 @@ def why(
     from ragweave.names import RetrieverName
     from ragweave.tools.knowledge import KnowledgeBase
     from ragweave.tools.knowledge.retrievers import searched
+    from ragweave.tools.knowledge.servers import is_address
 
     if not expect or not all(map(str.strip, expect)):
         raise UsageError("name the right answer: --expect ANSWER")
     mode, place = searched(read_system(method).retriever or retriever, "")
     if mode not in get_args(RetrieverName):
         raise UsageError(f"--retriever must be one of {', '.join(get_args(RetrieverName))}, not {mode!r}")
+    if is_address(place or kb):
+        raise UsageError("why reads every passage: name a knowledge base in a folder, not at an address")
     with progress_console().status(f"{method} …"):
         setup = options.Setup.open([method], kb, model, k, retriever, "", "", "", option, citations=False)
         state = setup.graph(method).invoke({"question": question}, output_keys=STATE)

@@ -239,7 +239,8 @@ def _spans(
     if settings.measure == "lexical" and question.kind == "yes_no":
         answers = [filco_task(question.question).asked]
     scores = kind.scores(question.question, segments, answers, FilterSettings(scorer=scorer))
-    best = kind.best(scores, top=settings.top, threshold=settings.threshold)
+    top = None if settings.measure == "full" else settings.top
+    best = kind.best(scores, top=top, threshold=settings.threshold)
     return [span_of(segments[at], round(scores[at], 6)) for at in sorted(best)]
 
 

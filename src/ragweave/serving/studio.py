@@ -3,7 +3,7 @@
 `langgraph.json` names the factories as attributes of this module, those of other packages' methods too. The
 operator's environment names the models, the knowledge base and the options' defaults:
 
-    RAGWEAVE_MODEL, RAGWEAVE_PROXY, RAGWEAVE_JUDGE, RAGWEAVE_REWRITER, RAGWEAVE_FILTER_MODEL    models by role
+    RAGWEAVE_MODEL, RAGWEAVE_PROXY, RAGWEAVE_JUDGE, RAGWEAVE_REWRITER, RAGWEAVE_SELECTOR    models by role
     RAGWEAVE_FILTER                  a context filter, or a trained filter's folder
     RAGWEAVE_KB, RAGWEAVE_SEARCH     a knowledge base (default: the bundled articles), and how to search it
     RAGWEAVE_K, …                    any other option of the method
@@ -144,7 +144,7 @@ def served(method: Method, *, drawn: bool = False) -> ServedGraph:
 
 def served_chat(method: Method, *, drawn: bool = False) -> ServedGraph:
     """Build a conversation over a method as configured by the environment; see `served`."""
-    restater = _model("extractive" if drawn else _setting("model") or "extractive")
+    restater = _model("extractive" if drawn else _setting("restater") or _setting("model") or "extractive")
     if trained_role(restater) and (proxy := _setting("proxy")):  # a trained generator restates nothing
         restater = _model(proxy)
     return _for_callers(chat_over(served(method, drawn=drawn), restater), method)

@@ -33,7 +33,8 @@ def quote_of(kb, text, skip=0):
     """Return a quote of the passage that holds a text, as a citation has it."""
     doc = next(doc for doc in kb.passages() if text in doc.page_content)
     start = doc.page_content.index(text, skip)
-    return {"passage": doc.id, "start": start, "end": start + len(text), "text": text}
+    end = start + len(text)
+    return {"passage": doc.id, "start": start, "end": end, "text": text, "file": doc.metadata["source"]}
 
 
 @pytest.fixture
@@ -204,6 +205,23 @@ def test_a_row_of_a_table_is_cited_by_its_line_or_cells_and_shown_among_its_neig
         *("<tr>", "<th>flat", "<th>rent", "<tr>", "<td>east &lt;b&gt;", "<td>700"),
         *('<tr style="background:#ffe26e;color:#000">', "<td>west", "<td>800"),
     ]
+
+
+def test_rows_of_two_files_are_told_apart(indexed):
+    for name, field in (("bugs", "state"), ("invoices", "state"), ("notes", "text"), ("words", "text")):
+        kb = indexed(f"{name}.csv", f"id,{field}\n17,{name} open\n".encode())
+    docs = {doc.page_content: doc for doc in kb.passages()}
+    assert [doc.id == "17" for doc in docs.values()] == [False, False, True, True]
+    assert {doc.metadata["id"] for doc in docs.values()} == {"17"}
+    for name in docs:
+        (place,) = kb.evidence(quote_of(kb, name))
+        assert place["file"] == docs[name].metadata["source"]
+
+
+def test_an_object_of_a_list_is_cited_by_the_line_on_which_it_begins(indexed):
+    kb = indexed("stock.json", b'[\n {"name": "Elk {1}"},\n {\n  "name": "Moose"\n }, {"name": "Hare"}\n]')
+    lines = [kb.evidence(quote_of(kb, name))[0]["lines"] for name in ("Elk", "Moose", "Hare")]
+    assert lines == [(2, 2), (3, 3), (5, 5)]
 
 
 def test_files_within_a_file_are_read_for_evidence(indexed):

@@ -67,6 +67,13 @@ def test_other_things_of_the_same_name_stay() -> None:
     assert prefer_newest(passages, "rent", 2) == passages
 
 
+@pytest.mark.parametrize("name", ["minutes-{}.txt", "minutes_{}", "Minutes of {}"])
+def test_versions_are_named_alike_however_their_names_are_joined(name: str) -> None:
+    texts = {"2023-02-01": "The board meets on Monday about the roof.", "2024-02-01": "The board meets on Friday."}
+    old, new = (Document(text, metadata={"title": name.format(date), "date": date}) for date, text in texts.items())
+    assert prefer_newest([old, new], "When does the board meet?", 1) == [new]
+
+
 def test_an_unknown_preference_is_an_error(tmp_path: Path) -> None:
     with KnowledgeBase.create(tmp_path / "kb", settings={"embedding": None}) as kb, pytest.raises(UsageError):
         kb.as_retriever(prefer="oldest")  # type: ignore[arg-type]

@@ -321,13 +321,17 @@ class AbstractKnowledgeBase(ABC):
             cited = [
                 (passage, quote["start"], quote["end"], view.source(passage.metadata["source"]), around)
                 for quote in (quotes if isinstance(quotes, list) else ())
-                for around in [view.around(quote["passage"], _AROUND, self._condition)]
+                for around in [view.around(quote["passage"], _AROUND, self._of_file(quote.get("file")))]
                 for passage in around
                 if passage.id == quote["passage"] and 0 <= quote["start"] < quote["end"] <= len(passage.page_content)
             ]
         for quoted in cited:
             evidence.add(*quoted)
         return evidence
+
+    def _of_file(self, file: str | None) -> Condition:
+        """Return what a passage of a file, if one is named, passes: passages of several files may have one id."""
+        return Every((self._condition, Has("source", "=", (("text", file),)))) if file else self._condition
 
     def as_tools(
         self,

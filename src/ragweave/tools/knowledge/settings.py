@@ -31,8 +31,8 @@ class IndexSettings:
     `object:`, its class and model."""
     text_field: str = "text"
     """Field of the text in CSV and JSON rows; several, with commas, become `name: value` lines."""
-    id_field: str = "id"
-    """Field of the id in rows; rows without it get a content id."""
+    id_field: str = ""
+    """Field of the id in rows; "": `id` in rows that have the text field. Rows without it get a content id."""
     title_field: str = "title"
     """Field of the title in rows."""
     file_dates: bool = False

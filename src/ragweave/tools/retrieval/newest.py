@@ -31,6 +31,7 @@ _SAME_NAME, _ANY_NAME = 0.3, 0.6
 """Least share of their words that versions have in common, if their names are the same, and if not."""
 _DRAFTS = frozenset(terms("v version rev revision revised draft final amendment amended addendum update re fwd aw"))
 """Words by which the names of versions may differ; so may numbers."""
+_NAME = re.compile(r"[^\W\d_]+")
 _UNDATED, _NOW = (moment.replace(tzinfo=UTC) for moment in (datetime.min, datetime.max))
 _FILLER = r"\s+(?:(?:the|year|dem|den|des|das|jahre?|le|la|l'an|l'année)\s+)*\Z"
 _CHANGE = (
@@ -131,7 +132,7 @@ def _time_of(passage: Document) -> datetime:
 def _versions(passages: Sequence[Document], times: Sequence[datetime]) -> list[dict[int, float]]:
     """Return the versions of each passage, of other dates, with the share of words that they have in common."""
     texts = [{*terms(doc.page_content)} for doc in passages]
-    names = [{term for term in terms(heading_of(doc.metadata)) if term.isalpha()} - _DRAFTS for doc in passages]
+    names = [{*terms(" ".join(_NAME.findall(heading_of(doc.metadata))))} - _DRAFTS for doc in passages]
     versions: list[dict[int, float]] = [{} for _ in passages]
     for at, other in combinations(range(len(passages)), 2):
         if times[at] != times[other] and _UNDATED not in (times[at], times[other]):

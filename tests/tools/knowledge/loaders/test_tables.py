@@ -38,7 +38,15 @@ def test_separators_quotes_and_names():
         assert [record.text for record in read("a.csv", text)[0]] == ["a: 1,5\nb: 2"]
     assert read("a.csv", "sep=;\na;b\n1,5;2\n")[0][0].metadata["line"] == 3
     (record,), _ = read("a.csv", 'id,a,a,\n7,x,"say \\"hi, all\\"",z,w\n')
-    assert record.id == "7" and record.text.endswith('a: x\na 3: say "hi, all"\ncolumn 4: z\ncolumn 5: w')
+    assert record.text.endswith('a: x\na 3: say "hi, all"\ncolumn 4: z\ncolumn 5: w')
+
+
+def test_the_id_of_a_row_that_has_a_text_or_of_a_field_that_is_named():
+    """Tables often have an `id` that counts from 1: their rows would be taken for each other."""
+    table, corpus = "id,name\n7,Ann\n", "id,text\n7,Ann.\n"
+    ids = [read("a.csv", text, **chosen)[0][0].id for text in (table, corpus) for chosen in ({}, {"id_field": "id"})]
+    assert ids == [None, "7", "7", "7"]
+    assert read("a.csv", corpus)[0][0].metadata["id"] == "7"
 
 
 def test_rows_of_json():

@@ -166,7 +166,7 @@ def _is_form(rows: Sequence[_Row], settings: IndexSettings, *, headed: bool) -> 
     dates and texts, or only two of these and at least half of them texts.
     """
     names = [row.cells[0] for row in rows]
-    fields = {*settings.text_field.split(","), settings.id_field, settings.title_field}
+    fields = {*settings.text_field.split(","), settings.id_field or "id", settings.title_field}
     if any(len(row.cells) > 2 for row in rows) or len({*names}) < len(names) or not all(names):
         return False
     if headed and not fields.isdisjoint(rows[0].cells):
@@ -200,11 +200,21 @@ def load_json(name: str, file: TextIO, settings: IndexSettings) -> Iterator[Load
     if isinstance(value, dict) and value.get("schema_name") == "DoclingDocument":
         yield load_docling(name, value)
     elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-        yield from _objects((({"line": at}, item) for at, item in enumerate(value, 1)), settings)
+        yield from _objects(_items(text), settings)
     elif value is None and "\n{" in text.strip():
         yield from load_json_lines(name, io.StringIO(text), settings)
     else:
         yield Loaded(text if value is None else json.dumps(value, indent=1, ensure_ascii=False), name)
+
+
+def _items(text: str) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Yield the objects of a JSON list, each with the line on which it begins."""
+    decoder, line, before = json.JSONDecoder(), 1, 0
+    while (start := text.find("{", before)) >= 0:
+        line += text.count("\n", before, start)
+        item, before = decoder.raw_decode(text, start)
+        yield {"line": line}, item
+        line += text.count("\n", start, before)
 
 
 def load_json_lines(_name: str, file: TextIO, settings: IndexSettings) -> Iterator[Loaded | str]:
@@ -245,11 +255,12 @@ def _objects(rows: Iterable[tuple[dict[str, Any], Any]], settings: IndexSettings
 
 def _object(row: dict[str, Any], place: dict[str, Any], settings: IndexSettings) -> Iterator[Loaded]:
     """Yield the text of a row: its text field, or else one line per field."""
-    text, title, given = (row.get(name) for name in (settings.text_field, settings.title_field, settings.id_field))
+    text, title = row.get(settings.text_field), row.get(settings.title_field)
+    given = row.get(settings.id_field or ("id" if isinstance(text, str) else ""))
     tables: tuple[Table, ...] = ()
     own = [settings.title_field] if isinstance(title, str) else []
     if isinstance(text, str):
-        own += [settings.text_field, settings.id_field]
+        own.append(settings.text_field)
     else:
         wanted = [field.strip() for field in settings.text_field.split(",")]
         shown = {name: value for name, value in row.items() if name in wanted} or row
