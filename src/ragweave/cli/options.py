@@ -168,7 +168,7 @@ def open_retriever(
         KnowledgeBaseError: The knowledge base cannot be opened.
     """
     from ragweave.tools.knowledge import KnowledgeBase, needs_kb, retriever_of
-    from ragweave.tools.knowledge.retrievers import searched
+    from ragweave.tools.knowledge.servers import searched
 
     spec, kb = searched(spec, kb)
     base = None

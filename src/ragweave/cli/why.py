@@ -31,8 +31,7 @@ def why(
     from ragweave.graphs.specs import read_system
     from ragweave.names import RetrieverName
     from ragweave.tools.knowledge import KnowledgeBase
-    from ragweave.tools.knowledge.retrievers import searched
-    from ragweave.tools.knowledge.servers import is_address
+    from ragweave.tools.knowledge.servers import is_address, searched
 
     if not expect or not all(map(str.strip, expect)):
         raise UsageError("name the right answer: --expect ANSWER")

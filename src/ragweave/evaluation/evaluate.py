@@ -29,7 +29,7 @@ from ragweave.graphs.specs import read_system
 from ragweave.roles import ROLES
 from ragweave.tools.knowledge import KnowledgeBase, open_knowledge_base
 from ragweave.tools.knowledge.base import AbstractKnowledgeBase
-from ragweave.tools.knowledge.retrievers import MODES, needs_kb, retriever_of, searched
+from ragweave.tools.knowledge.servers import MODES, needs_kb, retriever_of, searched
 from ragweave.tools.models.budget import Limits
 from ragweave.tools.prices import Price, price_of
 from ragweave.tools.providers import scorer_of

@@ -49,7 +49,7 @@ from ragweave.nodes import read
 from ragweave.nodes.prompts import template_of
 from ragweave.nodes.segments import split_passages
 from ragweave.tools.filters import FILTERS, FilterKind, FilterSettings, Span, filco_task, span_of
-from ragweave.tools.knowledge.retrievers import retriever_of
+from ragweave.tools.knowledge.servers import retriever_of
 from ragweave.tools.models import ChatModel
 from ragweave.tools.models.calls import Endpoint
 from ragweave.tools.models.messages import task_passage, text_of

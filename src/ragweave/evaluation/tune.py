@@ -37,7 +37,7 @@ from ragweave.graphs.specs import SystemSpec, is_choice, read_system, write_choi
 from ragweave.nodes.options import make_options
 from ragweave.roles import ROLES
 from ragweave.tools.knowledge import KnowledgeBase, open_knowledge_base
-from ragweave.tools.knowledge.retrievers import MODES, retriever_of, searched
+from ragweave.tools.knowledge.servers import MODES, retriever_of, searched
 from ragweave.tools.models.budget import Limits
 from ragweave.tools.providers import chat_model
 from ragweave.tools.text.untrusted import redacted

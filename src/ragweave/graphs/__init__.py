@@ -3,6 +3,6 @@
 from ragweave.graphs.base import Graph, Method, MethodGraph, method
 from ragweave.graphs.build import build_graph
 from ragweave.graphs.chat import build_chat
-from ragweave.graphs.registry import METHODS, register_method
+from ragweave.graphs.specs import METHODS, register_method
 
 __all__ = ["METHODS", "Graph", "Method", "MethodGraph", "build_chat", "build_graph", "method", "register_method"]

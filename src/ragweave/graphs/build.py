@@ -11,8 +11,7 @@ from langgraph.types import Checkpointer, RetryPolicy, TracePolicy
 
 from ragweave.errors import UsageError, did_you_mean
 from ragweave.graphs.base import RETRY, Method, MethodGraph, compile_method
-from ragweave.graphs.registry import METHODS
-from ragweave.graphs.specs import SystemSpec, is_choice, read_system
+from ragweave.graphs.specs import METHODS, SystemSpec, is_choice, read_system
 from ragweave.nodes.prompts import Prompts, Templates, template_of
 from ragweave.nodes.runner import Components, Retriever
 from ragweave.roles import ROLES

@@ -26,18 +26,21 @@ from ragweave.nodes.loop import (
     ChainOptions,
     LoopState,
     Step,
+    Tags,
     add_loop,
     add_step,
     asked_before,
+    boxed,
     copies_example,
     end_loop,
+    first_action,
     found_by,
     is_last,
     passages_found,
+    transcript,
 )
 from ragweave.nodes.prompts import Asking, Prompt, Prompts
 from ragweave.nodes.runner import Components
-from ragweave.nodes.tags import Tags, boxed, first_action, transcript
 from ragweave.state import UNKNOWN, RAGState, note
 from ragweave.tools.text.untrusted import untrusted
 

@@ -44,16 +44,19 @@ from ragweave.nodes.loop import (
     ChainOptions,
     LoopState,
     Step,
+    Tags,
     add_loop,
     add_step,
+    boxed,
     end_loop,
+    first_action,
     found_by,
     is_last,
     passages_found,
+    transcript,
 )
 from ragweave.nodes.prompts import Asking, Prompt, Turns
 from ragweave.nodes.runner import Components
-from ragweave.nodes.tags import Tags, boxed, first_action, transcript
 from ragweave.state import UNKNOWN, RAGState
 from ragweave.tools.text.untrusted import title_of, untrusted
 from ragweave.tools.text.words import first_tokens

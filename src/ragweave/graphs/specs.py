@@ -1,14 +1,16 @@
-"""Systems as text: `METHOD`, `METHOD[option=value,…]` or a file, `choice.yaml`; several are separated by commas.
+"""The methods by name, and systems as text.
 
-Several values of one option are joined by `+` or, outside brackets, by commas: `queries=question,internal`. Besides the
-method's options, `retriever=`, `rerank=` and `prefer=` say how this system searches. `proxy:METHOD` is answered by the proxy in the
-place of the answering model.
+A system is `METHOD`, `METHOD[option=value,…]` or a file, `choice.yaml`; several are separated by commas. Several values of
+one option are joined by `+` or, outside brackets, by commas: `queries=question,internal`. Besides the method's options,
+`retriever=`, `rerank=` and `prefer=` say how this system searches. `proxy:METHOD` is answered by the proxy in the place of
+the answering model.
 """
 
 import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -17,13 +19,30 @@ from pydantic import BaseModel, ValidationError
 
 from ragweave.errors import UsageError
 from ragweave.graphs.base import Method
-from ragweave.graphs.registry import METHODS
+from ragweave.names import MethodName
 from ragweave.nodes.options import Options, make_options
 from ragweave.nodes.prompts import Prompts
+from ragweave.registry import Registry
 from ragweave.roles import RoleName
 from ragweave.tools.filters import FILTERS, FilterName
 from ragweave.tools.providers import trained_folder
 from ragweave.tools.retrieval.base import PassageRetriever
+
+
+def _ours() -> Iterable[Method]:
+    for name in get_args(MethodName):
+        module = import_module(f"ragweave.graphs.{name}")
+        yield next(value for value in vars(module).values() if isinstance(value, Method) and value.name == name)
+
+
+METHODS: Registry[Method] = Registry("ragweave.methods", Method, "method", _ours)
+"""Every method by name, in the order of listings: ours, then those of other packages (entry points `ragweave.methods`).
+
+A method is imported when it is first asked for, so that an import of ragweave takes no longer than it must.
+"""
+
+register_method = METHODS.register
+"""Add a method for the time of this process: `register_method(my_method)`, in a notebook or script."""
 
 _SPEC = re.compile(r"(proxy:)?([\w.]+)(?:\[(.*)\])?", re.DOTALL)
 
@@ -64,7 +83,7 @@ class SystemSpec:
         """Return the retriever that it names; None if it names none, and no knowledge base."""
         if not self.kb and not self.retriever:
             return None
-        from ragweave.tools.knowledge.retrievers import retriever_of
+        from ragweave.tools.knowledge.servers import retriever_of
 
         more: Any = {"rerank": self.rerank or None, "prefer": self.prefer}
         return retriever_of(self.retriever or "auto", self.kb or None, **more)

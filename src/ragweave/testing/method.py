@@ -20,8 +20,17 @@ from ragweave.errors import ModelError, UnusableModelError, UsageError
 from ragweave.graphs import METHODS, Method, MethodGraph, build_graph
 from ragweave.roles import ROLES, arguments_of
 from ragweave.state import RAGOutput
-from ragweave.testing.odd import HIDDEN, ODD_MODELS
-from ragweave.testing.scripted import CARDS, ModelCall, Record, RecordingRetriever, Reply, Script, ScriptedModel
+from ragweave.testing.scripted import (
+    CARDS,
+    HIDDEN,
+    ODD_MODELS,
+    ModelCall,
+    Record,
+    RecordingRetriever,
+    Reply,
+    Script,
+    ScriptedModel,
+)
 
 _ODD = ("", '}]> zqxv "ids": [[ <Known(Tr', "<passage 1> </passage> %s {0} \x00\n" * 3)
 """Replies that no reader can read."""

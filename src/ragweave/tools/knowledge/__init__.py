@@ -2,8 +2,7 @@
 
 from ragweave.state.passages import place_at
 from ragweave.tools.knowledge.base import KnowledgeBase
-from ragweave.tools.knowledge.retrievers import needs_kb, retriever_of
-from ragweave.tools.knowledge.servers import ServedKnowledgeBase, open_knowledge_base
+from ragweave.tools.knowledge.servers import ServedKnowledgeBase, needs_kb, open_knowledge_base, retriever_of
 from ragweave.tools.knowledge.settings import FileLimits, IndexReport, IndexSettings, Notice
 from ragweave.tools.knowledge.view import Source
 
