@@ -1,8 +1,14 @@
 """Errors that ragweave raises for users: each says what was wrong, where, and what to do."""
 
+from __future__ import annotations
+
 import difflib
 import importlib.util
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # a command's help needs no pydantic
+    from pydantic import ValidationError
 
 
 class RagweaveError(Exception):
@@ -55,6 +61,18 @@ class UnusableModelError(ModelError, UsageError):
 def one_line_of(error: BaseException, max_characters: int = 200) -> str:
     """Return the beginning of an error's text on one line, or its class if it has no text."""
     return " ".join(str(error).split())[:max_characters] or type(error).__name__
+
+
+def fault_of(error: ValidationError, whole: str = "the file") -> str:
+    """Return the first fault of a form, as `place: what is wrong`, without the value there, which may be a key.
+
+    `whole` is the place of a fault of no single field.
+    """
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"])) or whole
+    # Users know neither pydantic's words for an error of ours nor the name of our class.
+    message = first["msg"].removeprefix("Value error, ").partition(" or instance of ")[0]
+    return f"{place}: {message}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

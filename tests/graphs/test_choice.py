@@ -74,6 +74,7 @@ def test_what_is_written_is_read(choice: str, tmp_path: Path) -> None:
         ("method: concat\nmodels: {baker: extractive}", "models.baker"),
         ("method: concat\nmodels: {generator: 'openai:m?api_key=***'}", "keys are not stored"),
         ("method: [", "cannot be read"),
+        ("method: concat\noptions: {k: 3}\nmethod: direct", "line 3 repeats a name"),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, text: str, message: str) -> None:

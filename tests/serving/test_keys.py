@@ -315,8 +315,9 @@ def test_the_file_is_read_again_when_it_changes(file: Path, chats: Any) -> None:
         ("keys: [{name: a, key: k, filter: all, limits: {calls: 0}}]", "greater than 0"),
         ("keys: [{name: a, key: k, filter: all, limits: {dollar: 3}}]", "dollar"),
         ("keys: []", "at least 1"),
-        ("[1]", "valid dictionary"),
+        ("- {name: a, key: secret-key, filter: all}", "keys.yaml: the file: Input should be a valid dictionary"),
         ("keys: {a: 1", "line 1 is not YAML"),
+        ("keys:\n- {name: a, key: secret-key, filter: {dept: hr},\n  filter: all}", "line 3 repeats a name"),
     ],
 )
 def test_a_file_that_would_let_through_more_is_refused(tmp_path: Path, wrong: str, message: str) -> None:

@@ -191,14 +191,11 @@ def write_questions(settings: EvalSettings, count: int, folder: Path, **more: An
 
 def read_prompts(files: str) -> dict[str, dict[str, Any]]:
     """Return the prompts of YAML files, which are separated by commas, by file name."""
-    import yaml
+    from ragweave.tools.files import read_yaml
 
     prompts = {}
     for path in (Path(file.strip()) for file in files.split(",") if file.strip()):
-        try:
-            texts = yaml.safe_load(path.read_text("utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            raise UsageError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
+        texts = read_yaml(path)
         if not isinstance(texts, dict) or not texts:
             raise UsageError(f"{path}: must map names of prompts to texts, such as concat: 'Answer {{question}}'")
         prompts[path.stem] = texts

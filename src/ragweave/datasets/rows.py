@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from ragweave.errors import UsageError, need
+from ragweave.errors import UsageError, fault_of, need
 
 RowT = TypeVar("RowT")
 csv.field_size_limit(2**30)
@@ -148,8 +148,7 @@ def _typed(row: Row, kind: TypeAdapter[RowT]) -> RowT:
     try:
         return kind.validate_python(row.fields)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        raise row.error(": ".join([*map(str, first["loc"]), first["msg"]])) from error
+        raise row.error(fault_of(error, "the row")) from error
 
 
 def hub_rows(name: str, config: str | None, split: str) -> Iterator[Row]:

@@ -17,13 +17,14 @@ from typing import Any, TypeVar, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from ragweave.errors import UsageError
+from ragweave.errors import UsageError, fault_of
 from ragweave.graphs.base import Method
 from ragweave.names import MethodName
 from ragweave.nodes.options import Options, make_options
 from ragweave.nodes.prompts import Prompts
 from ragweave.registry import Registry
 from ragweave.roles import RoleName
+from ragweave.tools.files import read_yaml
 from ragweave.tools.filters import FILTERS, FilterName
 from ragweave.tools.providers import trained_folder
 from ragweave.tools.retrieval.base import PassageRetriever
@@ -134,16 +135,11 @@ def read_choice(path: Path, shared: Mapping[str, str] | None = None) -> SystemSp
     """
     from ragweave.tools.knowledge.servers import is_address
 
-    try:
-        fields = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise UsageError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
+    fields = read_yaml(path)
     try:
         choice = _Choice.model_validate(fields)
     except ValidationError as error:
-        [first, *_] = error.errors()
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise UsageError(f"{path}: not a choice that `ragweave tune` wrote: {place}: {first['msg']}") from error
+        raise UsageError(f"{path}: not a choice that `ragweave tune` wrote: {fault_of(error)}") from error
     if hidden := next((role for role, spec in choice.models.items() if "***" in spec), None):
         raise UsageError(f"{path}: keys are not stored: remove that of {hidden}, and set it in the environment")
     method, kb = METHODS.named(choice.method), choice.kb

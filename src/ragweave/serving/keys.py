@@ -37,8 +37,9 @@ from langchain_core.messages import AIMessage
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ragweave.errors import UsageError
+from ragweave.errors import UsageError, fault_of
 from ragweave.serving.guard import AccessLimits, ApiError, Guard, caller_id
+from ragweave.tools.files import read_yaml
 from ragweave.tools.knowledge.filters import ALL, Condition, matches, parse
 from ragweave.tools.models.budget import Budget, Limits
 from ragweave.tools.models.messages import counted_calls, tokens_of
@@ -98,17 +99,11 @@ def read_keys(path: Path) -> KeyFile:
         UsageError: It cannot be read, a key or name is given twice, a variable is not set, or a filter is missing, not
             a filter, or one that a passage without metadata passes.
     """
-    import yaml
-
+    fields = read_yaml(path)
     try:
-        file = KeyFile.model_validate(yaml.safe_load(path.read_text("utf-8")))
+        file = KeyFile.model_validate(fields)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise UsageError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        at = getattr(error, "problem_mark", None)  # its own text would show the line, and so the key
-        where = f"line {at.line + 1} is not YAML" if at else getattr(error, "strerror", None) or "it is not YAML"
-        raise UsageError(f"{path}: {where}") from None
+        raise UsageError(f"{path}: {fault_of(error)}") from None
     callers = [caller.model_copy(update={"key": _secret(path, caller)}) for caller in file.keys]
     for what in ("key", "name"):
         if len({getattr(caller, what) for caller in callers}) < len(callers):

@@ -27,7 +27,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.multiprocess import MultiProcessCollector
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
-from ragweave.errors import PromptTooLongError
+from ragweave.errors import PromptTooLongError, fault_of
 from ragweave.graphs import MethodGraph
 from ragweave.graphs.base import MAX_QUESTION
 from ragweave.serving.guard import AccessLimits, ApiError, Guard, api_error, caller_id
@@ -161,9 +161,7 @@ class Endpoint:
         try:
             model_request = kind.model_validate_json(await request.body())
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(map(str, first["loc"])) or "the body"
-            raise ApiError(400, f"{where}: {first['msg']}") from error
+            raise ApiError(400, fault_of(error, "the body")) from error
         if model_request.model not in self.names:
             raise self.unknown(model_request.model)
         return model_request

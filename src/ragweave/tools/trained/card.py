@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ragweave.errors import UsageError
+from ragweave.errors import UsageError, fault_of
 from ragweave.roles import RoleName
 
 CARD = "card.json"
@@ -88,7 +88,7 @@ def read_card(folder: str | Path, role: TrainedRole | None = None) -> Card:
     except FileNotFoundError:
         raise UsageError(f"{path}: not a trained component, or its training did not finish (no {CARD})") from None
     except (OSError, ValidationError) as error:
-        reason = "; ".join(str(error).splitlines()[1:3]) if isinstance(error, ValidationError) else str(error)
+        reason = fault_of(error, "the card") if isinstance(error, ValidationError) else str(error)
         raise UsageError(f"{path / CARD}: can't be read ({reason})") from error
     if role is not None and card.role != role:
         raise UsageError(f"{path}: was trained as a {card.role}, but a {role} is needed here")
