@@ -113,8 +113,8 @@ def read_system(spec: str, shared: Mapping[str, str] | None = None) -> SystemSpe
         raise UsageError(f"a system is METHOD or METHOD[option=value,…], not {spec!r}")
     method = METHODS.named(match[2])
     given = read_pairs(pair for pair in (match[3] or "").split(",") if pair.strip())
-    retriever, rerank, prefer = (given.pop(name, "") for name in ("retriever", "rerank", "prefer"))
-    return SystemSpec(method, _options(method, shared, given), bool(match[1]), retriever, rerank, prefer)
+    search: Any = {name: given.pop(name) for name in ("retriever", "rerank", "prefer") if name in given}
+    return SystemSpec(method, _options(method, shared, given), by_proxy=bool(match[1]), **search)
 
 
 def _options(method: Method, shared: Mapping[str, str] | None, own: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,20 +144,16 @@ def read_choice(path: Path, shared: Mapping[str, str] | None = None) -> SystemSp
         raise UsageError(f"{path}: keys are not stored: remove that of {hidden}, and set it in the environment")
     method, kb = METHODS.named(choice.method), choice.kb
     common = {name: text for name, text in (shared or {}).items() if name in method.options.model_fields}
-    return SystemSpec(
-        method,
-        _options(method, None, {**choice.options, **common}),
-        retriever=choice.retriever,
-        rerank=choice.rerank,
-        prefer=choice.prefer,
-        kb=str(path.parent / kb) if kb and not is_address(kb) else kb,
-        models={str(role): spec for role, spec in choice.models.items()},
-        prompts=choice.prompts,
-    )
+    own = {
+        "method": method,
+        "options": _options(method, None, {**choice.options, **common}),
+        "kb": str(path.parent / kb) if kb and not is_address(kb) else kb,
+    }
+    return SystemSpec(**{**choice.model_dump(), **own})
 
 
 class _Choice(BaseModel):
-    """The fields of a choice's file."""
+    """The fields of a choice's file, named as those of `SystemSpec`."""
 
     method: str
     options: dict[str, Any] = {}
@@ -176,9 +172,8 @@ def write_choice(path: Path, system: SystemSpec, about: Mapping[str, Any]) -> No
     """
     options = {name: [*value] if isinstance(value, tuple) else value for name, value in system.options.items()}
     kb = os.path.relpath(system.kb, path.parent) if system.kb and Path(system.kb).is_dir() else system.kb
-    fields = {"method": system.method.name, "options": options, "prompts": dict(system.prompts)}
-    fields |= {"retriever": system.retriever, "rerank": system.rerank, "prefer": system.prefer}
-    fields |= {"kb": kb, "models": dict(system.models)}
+    fields = {name: getattr(system, name) for name in _Choice.model_fields}
+    fields |= {"method": system.method.name, "options": options, "kb": kb}
     text = yaml.safe_dump({**fields, **about}, sort_keys=False, allow_unicode=True, width=120)
     path.write_text(f"# Written by `ragweave tune`. Use it as a method: --method {path.name}\n{text}", "utf-8")
 
