@@ -26,12 +26,12 @@ RESULTS = Path(__file__).parent / "results" / "enrich.json"
 MODES = ("bm25", "dense", "hybrid", "graph")
 
 
-def recalls(folder: Path, passages: PassageSet, enrich: str | None) -> tuple[dict[str, list[float]], str]:
-    """Index the passages, each as it is; return the recall of every question by mode, and what enriching them cost."""
+def recalls(folder: Path, passages: PassageSet, enrich: str | None) -> dict[str, list[float]]:
+    """Index the passages, each as it is; return the recall of every question by mode."""
     names = {(doc.metadata["title"], doc.page_content): str(doc.id) for doc in passages.documents}
     settings = IndexSettings(size=10_000)
     with KnowledgeBase.open_or_create(folder, settings=settings, embeddings=StoredEmbeddings()) as kb:
-        report = kb.index_documents(passages.documents, "musique", progress, enrich=enrich)
+        kb.index_documents(passages.documents, "musique", progress, enrich=enrich)
         found = {}
         for mode in MODES:
             find = kb.as_retriever(10, mode).invoke
@@ -39,7 +39,7 @@ def recalls(folder: Path, passages: PassageSet, enrich: str | None) -> tuple[dic
                 recall([names[doc.metadata["title"], doc.page_content] for doc in find(asked.text)], asked)
                 for asked in passages.questions
             ]
-    return found, report.enriched
+    return found
 
 
 def progress(stage: str, done: int, total: int) -> None:
@@ -51,10 +51,9 @@ def progress(stage: str, done: int, total: int) -> None:
 def measure(model: str, questions: int, keep: Path) -> dict[str, Any]:
     """Return recall without enrichment, and what it changes."""
     passages = musique(questions)
-    before, _ = recalls(keep / "plain", passages, None)
-    begun = time.perf_counter()
-    after, cost = recalls(keep / "enriched", passages, model)
-    row: dict[str, Any] = {"passages": len(passages.documents), "cost": cost, "s": round(time.perf_counter() - begun)}
+    before = recalls(keep / "plain", passages, None)
+    after = recalls(keep / "enriched", passages, model)
+    row: dict[str, Any] = {"passages": len(passages.documents)}
     for mode in MODES:
         result = compare(after[mode], before[mode])
         row[mode] = in_percent(bootstrap(before[mode]))[0]
@@ -70,7 +69,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, required=True, help="the folder of the knowledge bases and replies")
     options = parser.parse_args()
     results = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
-    name = f"{Path(options.model.removeprefix('llamacpp:')).stem}, {options.questions} questions"
+    model = options.model.partition(":")[2].partition("?")[0]
+    name = f"{Path(model).name.removesuffix('.gguf')}, {options.questions} questions"
     results[name] = measure(options.model, options.questions, options.keep)
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     print(name, results[name])
