@@ -153,7 +153,8 @@ def _amount(text: str, *, comma: bool) -> tuple[float | int, str] | None:
 def _amounts(texts: Sequence[str]) -> tuple[dict[str, float | int], str]:
     """Return the numbers of the texts that are amounts in the commonest unit or in none, and that unit."""
     numbers = [parts["number"].strip() for text in texts if (parts := _AMOUNT.fullmatch(text))]
-    comma = any("," in number and _COMMA.fullmatch(number) and not _PLAIN.fullmatch(number) for number in numbers)
+    telling = (number for number in numbers if "," in number or number.count(".") == 2)  # an IP address has three
+    comma = any(_COMMA.fullmatch(number) and not _PLAIN.fullmatch(number) for number in telling)
     comma = comma and not any(re.fullmatch(r"[+-]?[\d,]+\.(\d{1,2}|\d{4,})", number) for number in numbers)
     amounts = {text: amount for text in {*texts} if (amount := _amount(text, comma=comma))}
     units = Counter(amounts[text][1] for text in texts if text in amounts and amounts[text][1])
