@@ -90,6 +90,8 @@ def test_what_the_condition_leaves_out_is_asked_with_the_question() -> None:
         ("group", [("Ada", "Ward 1"), ("Bo", "")], "Ward 1: 1, 1 unreadable"),
         ("count > 20", [("Order 1234", "50 EUR"), ("Order 1235", "")], "1, 1 unreadable"),
         ("count", [("Order 1234", "50 EUR"), ("Order 1235", "")], "2"),
+        ("count > 0", [("Bill", "$40"), ("Credit", "-$15"), ("Credit", "(€200)")], "1"),
+        ("list > EUR 10", [("A", "CHF 20"), ("B", "EUR 30")], "B, 1 unreadable"),
         ("count = paid", [("A", "paid"), ("B", "unpaid"), ("C", "unpaid")], "1"),
         ("max", [("Alden; Verra", "100 m; 300 m"), ("Sorre", "300 metres")], "300 metres (Verra, Sorre)"),
         ("max", [("Alden; Verra", "300 m"), ("", "300 m")], "300 m (Alden, document 2)"),

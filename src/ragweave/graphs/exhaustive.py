@@ -43,7 +43,7 @@ from ragweave.state.passages import ranked
 from ragweave.tools.citations import cite
 from ragweave.tools.models.budget import current_budget
 from ragweave.tools.retrieval.base import known_of
-from ragweave.tools.text.numbers import CURRENCIES, comparable, times_in
+from ragweave.tools.text.numbers import CODES, CURRENCIES, comparable, times_in
 from ragweave.tools.text.untrusted import one_line, title_of
 
 _MAX_CITED = 20
@@ -241,11 +241,16 @@ _SHORT = {"k": 1e3, "m": 1e6, "b": 1e9}
 """Scales of amounts of money alone: 5 m are metres."""
 _SCALES = _SHORT | {"thousand": 1e3, "million": 1e6, "mio": 1e6}
 _SCALES |= dict.fromkeys(("billion", "bn", "mrd", "milliard"), 1e9)
+_NAMES = {"₹": "rupee", "Rs": "rupee", "INR": "rupee", "₽": "rouble", "RUB": "rouble", "₩": "won", "KRW": "won"}
+_NAMES |= {"R$": "BRL", "A$": "AUD", "C$": "CAD", "CA$": "CAD", "HK$": "HKD", "NZ$": "NZD", "S$": "SGD", "NT$": "TWD"}
+_FOREIGN = re.compile(rf"\b(?:(?:{CODES}|[Kk]r|Rs)\b\.?|(?:R|A|CA?|HK|N[ZT]|S)\$)|[₹₽₩]")
+_BRACKETED_YEAR = re.compile(r"\s*\(((?:1[89]|20)\d\ds?)\)\s*")
 _NUMBER = re.compile(
-    rf"(?:\b(?P<before>{'|'.join(CURRENCIES)})\s*)?(?<![\w.])(?P<number>-?\d+(?:\.\d+)?)"
+    r"(?P<owed>^\s*\(\s*(?=[^()\d]*[\d.]+[\w\s%¤]*\)\s*$))?"
+    rf"(?:(?P<minus>(?<!\w)- )?(?P<before>\b(?:{'|'.join(CURRENCIES)})|¤\S+)\s*)?(?<![\w.])(?P<number>-?\d+(?:\.\d+)?)"
     r"(?:\s*(?:[-–]|to|and|bis|und)\s*\d+(?:\.\d+)?)?"
     rf"(?:\s*(?P<scale>{'|'.join(_SCALES)})(?:(?<=[^\W\d]{{3}})(?:s|en?))?\b\.?)?"
-    r"(?P<glued>[^\W\d_]+)?\s*(?P<unit>%|[^\W\d_]+)?"
+    r"(?P<glued>[^\W\d_]+)?\s*(?P<unit>%|¤\S+|[^\W\d_]+)?"
 )
 _SPACED = re.compile(r"(?<![\w.,])(?<!\d )\d{1,3}(?: \d{3})+(?!\d)")
 _SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq}
@@ -265,11 +270,19 @@ def amount_of(text: str) -> tuple[float, str] | None:
         ((1200.5, 'euro'), (100.0, 'euro'), (737487.0, 'date'))
         >>> amount_of("3-5 EUR"), amount_of("3 to 5 millions EUR"), amount_of("5% of 20 EUR"), amount_of("2 tons")
         ((3.0, 'euro'), (3000000.0, 'euro'), (20.0, 'euro'), (2.0, 'ton'))
+        >>> [amount_of(text) for text in ("2020-03-01", "A-5", "$3-$5", "paid - $15", "(2019)", "(2 men)", "(3-5 EUR)", "(1 + 2)")]
+        [(737485.0, 'date'), (5.0, ''), (3.0, 'dollar'), (15.0, 'dollar'), (2019.0, ''), (2.0, 'men'), (3.0, 'euro'), (1.0, '')]
+        >>> [amount_of(text) for text in ("ISO 9001", "BMW 320", "Ron built 5 bridges", "5 engineers use CAD", "20 CHF")]
+        [(9001.0, ''), (320.0, ''), (5.0, 'bridge'), (5.0, 'engineer'), (20.0, 'chf')]
+        >>> [amount_of(text) for text in ("-$15", "-CHF 20", "(€1,950)", "(1,950)", "−€300", "−12 °C")]
+        [(-15.0, 'dollar'), (-20.0, 'chf'), (-1950.0, 'euro'), (-1950.0, ''), (-300.0, 'euro'), (-12.0, '')]
+        >>> [amount_of(text) for text in ("CHF 1.2M", "kr. 200", "R$ 50", "US$5", "₹500", "500 Rs.", "5% of 20 CHF")]
+        [(1200000.0, 'chf'), (200.0, 'kr'), (50.0, 'brl'), (5.0, 'dollar'), (500.0, 'rupee'), (500.0, 'rupee'), (20.0, 'chf')]
     """
-    plain = comparable(_SPACED.sub(lambda number: number[0].replace(" ", ""), text)).casefold()
+    plain = _plain(text)
     numbers = [*_NUMBER.finditer(plain)]
     for number in numbers:
-        if currency := number["before"] or next(iter({(number["unit"] or "").rstrip("s")} & CURRENCIES), None):
+        if currency := _currency(number):
             return None if number["glued"] else _scaled(number, currency)
     for span in times_in(text):
         if (span.end - span.start).days < 365:  # a year alone is a number
@@ -278,11 +291,27 @@ def amount_of(text: str) -> tuple[float, str] | None:
     return _scaled(numbers[0], currency) if numbers else None
 
 
+def _plain(text: str) -> str:
+    """Return a text as `_NUMBER` reads it: a currency that `comparable` does not name stands after a ¤."""
+    if year := _BRACKETED_YEAR.fullmatch(text):
+        return year[1]
+    text = _SPACED.sub(lambda number: number[0].replace(" ", ""), text.replace("−", "-"))
+    text = _FOREIGN.sub(lambda sign: f" ¤{_NAMES.get(name := sign[0].rstrip('.'), name)} ", text)
+    return comparable(text).casefold()
+
+
+def _currency(number: re.Match[str]) -> str | None:
+    unit = (number["unit"] or "").rstrip("s")
+    return number["before"] or (unit if unit in CURRENCIES or unit.startswith("¤") else None)
+
+
 def _scaled(number: re.Match[str], currency: str | None) -> tuple[float, str] | None:
     short = number["scale"] if not currency and number["scale"] in _SHORT else None
     amount = float(number["number"]) * (1 if short else _SCALES.get(number["scale"], 1))
     unit = currency or (short or number["glued"] or number["unit"] or "").rstrip("s")
-    return (amount, unit) if abs(amount) < _MAX_AMOUNT else None
+    if number["minus"] or (number["owed"] and (currency or unit in ("", "%"))):
+        amount = -abs(amount)
+    return (amount, unit.lstrip("¤")) if abs(amount) < _MAX_AMOUNT else None
 
 
 def passes(value: str, compare: str, limit: str) -> bool | None:
@@ -356,6 +385,8 @@ def aggregate(operation: str, values: Sequence[tuple[int, str]]) -> list[Part]:
         ['1042.5 euro', '3 dollar']
         >>> [part.text for part in aggregate("sum", [(0, "5 minutes"), (1, "3 m"), (2, "2 metres")])]
         ['5 minute', '2 metre', '3 m']
+        >>> [part.text for part in aggregate("sum", [(0, "CHF 20"), (1, "EUR 30"), (2, "-€10"), (3, "5")])]
+        ['20 euro', '20 chf', '5']
         >>> [part.text for part in aggregate("group", [(0, "Verra"), (1, "Alden"), (2, "alden")])]
         ['Alden: 2', 'Verra: 1']
     """

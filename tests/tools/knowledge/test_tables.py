@@ -28,6 +28,8 @@ from ragweave.tools.knowledge.tables import DOCUMENTS, MAX_CHARACTERS, MAX_ROWS,
         ([*["12.50"] * 9, "1.250.000"], "REAL", "", 1, [*[12.5] * 9, None]),
         (["192.168.100.101", "192.168.100.102"], "TEXT", "", 0, ["192.168.100.101", "192.168.100.102"]),
         (["$5", "-$7", "(3)"], "INTEGER", "$", 0, [5, -7, -3]),
+        (["CZK 1,200", "-CZK 5"], "INTEGER", "CZK", 0, [1200, -5]),
+        (["PHP 7", "PHP 8"], "TEXT", "", 0, ["PHP 7", "PHP 8"]),
         (["00123", "01234"], "TEXT", "", 0, ["00123", "01234"]),
         (["1xx", "2xx"], "TEXT", "", 0, ["1xx", "2xx"]),
         (["1 kg", "500 g"], "TEXT", "", 0, ["1 kg", "500 g"]),  # their sum would be wrong

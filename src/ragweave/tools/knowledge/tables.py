@@ -35,7 +35,7 @@ from ragweave.tools.files import ClosingConnection
 from ragweave.tools.knowledge.chunking import TABLE
 from ragweave.tools.knowledge.loaders.text import RESERVED
 from ragweave.tools.retrieval.retrievers import Bm25Retriever, DenseRetriever, fused
-from ragweave.tools.text.numbers import iso_date
+from ragweave.tools.text.numbers import CODES, iso_date
 from ragweave.tools.text.untrusted import one_line
 
 DOCUMENTS = "documents"
@@ -120,7 +120,7 @@ class Result(NamedTuple):
 _PLAIN = re.compile(r"[+-]?(\d+|\d{1,3}([,' \u00a0\u202f]\d{3})+)(\.\d+)?([eE][+-]?\d+)?")
 _COMMA = re.compile(r"[+-]?(\d+|\d{1,3}([. '\u00a0\u202f]\d{3})+)(,\d+)?")
 _AMOUNT = re.compile(
-    r"(?P<sign>[-+−]?)(?P<before>[$€£¥₹₽₩]|R\$|kr\.?|Rs\.?|(?:EUR|USD|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|NOK|DKK|PLN|BRL)\b)?\s*"
+    rf"(?P<sign>[-+−]?)(?P<before>[$€£¥₹₽₩]|R\$|kr\.?|Rs\.?|(?:EUR|USD|GBP|JPY|{CODES})\b)?\s*"
     r"(?P<number>[+-]?\d[\d.,' \u00a0\u202f]*(?:[eE][+-]?\d+)?)"
     r"(?P<after>\s+[^\W\d_][^\W\d_./²³-]{0,11}|\s*(?:[%‰€$£¥]|°[CF]?|[kmcµn]?[mgsWVAJlL]|k[mWg]h?|km/h|m/s|m[²³23]|[kKMGT]i?B"
     r"|[kM]?[bB]it|ft|in|lbs?|oz|min|hrs?|h|d|x))?"

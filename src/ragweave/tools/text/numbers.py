@@ -50,6 +50,8 @@ _CURRENCIES = {"euro": r"€|\beur(?:os?)?\b", "dollar": r"\$|\busd\b", "pound":
 _CURRENCY = re.compile("|".join(f"(?P<{name}>{signs})" for name, signs in _CURRENCIES.items()), re.IGNORECASE)
 CURRENCIES = frozenset(_CURRENCIES)
 """Names of currencies in the form that `comparable` gives them."""
+CODES = "AUD|BRL|CAD|CHF|CNY|CZK|DKK|HKD|HUF|INR|ISK|KRW|MXN|NOK|NZD|PLN|RON|RUB|SEK|SGD|THB|TWD|UAH|ZAR"
+"""Codes of other currencies, but for those that are also names or words, such as PHP and TRY."""
 
 
 def month_begins(text: str) -> bool:
