@@ -368,6 +368,11 @@ def _year(amount: tuple[float, str]) -> tuple[float, str]:
     return (date.fromordinal(int(amount[0])).year, "year") if amount[1] == "date" else amount
 
 
+def _first_day(amount: tuple[float, str]) -> tuple[float, str]:
+    is_year = not amount[1] and 1000 <= amount[0] < 2100
+    return (date(int(amount[0]), 1, 1).toordinal(), "date") if is_year else amount
+
+
 class Part(NamedTuple):
     """A part of the answer, and the places of the documents that it comes from."""
 
@@ -387,6 +392,8 @@ def aggregate(operation: str, values: Sequence[tuple[int, str]]) -> list[Part]:
         ['5 minute', '2 metre', '3 m']
         >>> [part.text for part in aggregate("sum", [(0, "CHF 20"), (1, "EUR 30"), (2, "-€10"), (3, "5")])]
         ['20 euro', '20 chf', '5']
+        >>> [part.text for part in aggregate("min", [(0, "3 May 1890"), (1, "12 March 1890"), (2, "1950"), (3, "7")])]
+        ['12 March 1890', '7']
         >>> [part.text for part in aggregate("group", [(0, "Verra"), (1, "Alden"), (2, "alden")])]
         ['Alden: 2', 'Verra: 1']
     """
@@ -403,9 +410,12 @@ def aggregate(operation: str, values: Sequence[tuple[int, str]]) -> list[Part]:
         largest = sorted(named.values(), key=lambda part: -len(part.documents))
         return [Part(f"{text}: {len(places)}", places) for text, places in largest]
     amounts = [(amount, place, value) for place, value in values if (amount := amount_of(value))]
+    if any(unit == "date" for (_, unit), _, _ in amounts):
+        amounts = [(_first_day(amount), place, value) for amount, place, value in amounts]
     units: dict[str, list[tuple[float, int, str]]] = {}
     for (number, unit), place, value in sorted(amounts, key=lambda noted: -len(noted[0][1])):
-        longer = [other for other in units if other.startswith(unit)]  # "m" is "metre", unless there is "minute"
+        # "m" is "metre", unless there is "minute"; a number that is no year is not a date.
+        longer = [other for other in units if other.startswith(unit) and other != "date"]
         units.setdefault(longer[0] if len(longer) == 1 else unit, []).append((number, place, value))
     commonest = sorted(units.items(), key=lambda noted: -len(noted[1]))
     return [_of_unit(operation, unit, sorted(amounts)) for unit, amounts in commonest]
