@@ -21,7 +21,7 @@ from ragweave.datasets import Question
 from ragweave.errors import UsageError, need
 from ragweave.evaluation.evaluate import EVALUATOR, library_of, open_priced
 from ragweave.evaluation.folder import Record
-from ragweave.evaluation.tune import Arm, Tuning
+from ragweave.evaluation.tune import Arm, Tuning, paired
 from ragweave.evaluation.why import Library, explain
 from ragweave.graphs.specs import read_system
 from ragweave.nodes.prompts import template_of
@@ -175,7 +175,7 @@ async def rewrite(tuning: Tuning, arm: Arm, names: Sequence[str]) -> Arm:
         return arm
     best = adapter.worded(result.best_candidate)
     await tuning.ask([best, arm], names)
-    ours, theirs = (fmean(answer.score for answer in tuning.answers[other.name].values()) for other in (best, arm))
+    ours, theirs = (fmean(answer.score for answer in answers) for answers in paired(tuning, best, arm, names))
     return best if ours > theirs else arm
 
 
