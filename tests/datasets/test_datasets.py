@@ -71,6 +71,26 @@ def test_squad(tmp_path: Path) -> None:
     assert [question.answers for question in questions] == [("1931",), ()]
 
 
+def test_a_thumb_down_says_nothing_of_the_right_answer(tmp_path: Path) -> None:
+    asked = {"question": "Who built it?", "answer": "Ada Brenner", "thumb": "down"}
+    rows = [
+        asked,
+        {**asked, "thumb": "up"},
+        {**asked, "thumb": "up", "answer": "Unknown"},
+        {**asked, "answers": ["Ida Holm"]},
+        {**asked, "answers": ["Unknown"]},
+    ]
+    questions = read(tmp_path, "", *rows)
+    assert [(question.is_known, question.answers) for question in questions] == [
+        (False, ()),
+        (True, ("Ada Brenner",)),
+        (True, ()),
+        (True, ("Ida Holm",)),
+        (True, ()),
+    ]
+    assert questions[0].hashes["golds"] != questions[2].hashes["golds"]
+
+
 def test_triviaqa_and_webquestions(tmp_path: Path) -> None:
     answer = {"value": "Ida Holm", "aliases": ["I. Holm"], "normalized_aliases": ["ida holm"]}
     [hub] = read(tmp_path, "triviaqa", {"question": "Who?", "question_id": "tc_1", "answer": answer})

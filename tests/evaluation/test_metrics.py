@@ -81,6 +81,8 @@ def test_no_answer_is_right_only_if_there_is_none(metric: str) -> None:
     assert score(metric, asked, state("Unknown", "unknown")) == 0.0
     assert score(metric, Question(id="1", question="?"), state("Unknown", "unknown")) == 1.0
     assert score(metric, Question(id="1", question="?"), state("1931")) == 0.0
+    for output in (state("Unknown", "unknown"), state("1931")):
+        assert score(metric, Question(id="1", question="?", is_known=False), output) is None
 
 
 def test_chinese_is_counted_by_letter() -> None:

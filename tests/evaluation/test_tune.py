@@ -20,7 +20,7 @@ from ragweave.evaluation import EvalSettings, Limits
 from ragweave.evaluation.folder import read_results
 from ragweave.evaluation.layout import lost_cells, write_tuned
 from ragweave.evaluation.race import Goal
-from ragweave.evaluation.tune import Ended, Outcome, sentence, shortlist, tune
+from ragweave.evaluation.tune import Ended, Outcome, objective, sentence, shortlist, tune
 from ragweave.testing import ModelCall, ScriptedModel
 from ragweave.tools.knowledge import KnowledgeBase
 
@@ -196,6 +196,12 @@ def test_questions_are_chosen_by_without_a_folder_to_read(tmp_path: Path) -> Non
     assert lost_cells(outcome.lost)[1] == []
     assert "direct stays" in sentence(outcome)
     assert "<polyline" in write_tuned(outcome).read_text()
+
+
+def test_unknown_may_be_right_which_takes_no_judge() -> None:
+    assert objective("em", [Question(id="1", question="?")], {}).judge is None
+    with pytest.raises(UsageError, match="1 questions have no right answers: name a judge"):
+        objective("em", [Question(id="1", question="?", is_known=False)], {})
 
 
 def test_few_methods_race_and_they_fit_the_questions() -> None:

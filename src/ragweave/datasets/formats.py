@@ -33,6 +33,7 @@ from ragweave.datasets.question import (
 )
 from ragweave.datasets.rows import Row, open_text, read_rows
 from ragweave.errors import UsageError
+from ragweave.state import UNKNOWN
 from ragweave.tools.text import CLAIM
 
 QUESTION = ("question", "query", "user_input", "input", "Question", "Prompt", "utterance", "qText")
@@ -61,13 +62,14 @@ def read_plain(row: Row) -> Iterator[Question]:
 
 
 def read_feedback(row: Row) -> Iterator[Question]:
-    """Read what users of an app thought of its answers: an answer with its thumb up is right, one with it down is unknown.
+    """Read what users of an app thought of its answers: one with its thumb up is right, be it Unknown.
 
-    `answers`, if someone has added it, holds the right answers.
+    With the thumb down, the right answers are not known, unless someone has added them as `answers`.
     """
     is_good = str(row.get("thumb")).lower() in ("up", "true", "1", "+1", "👍")
-    answers = answered(row, "answers") if row.has("answers") else answered(row, "answer") if is_good else ()
-    yield Question(id=id_of(row), question=row.text(*QUESTION), answers=answers)
+    right = answered(row, "answers") if row.has("answers") else answered(row, "answer") if is_good else None
+    answers = tuple(answer for answer in right or () if answer != UNKNOWN)
+    yield Question(id=id_of(row), question=row.text(*QUESTION), answers=answers, is_known=right is not None)
 
 
 def read_triviaqa(row: Row) -> Iterator[Question]:

@@ -34,7 +34,9 @@ class Question:
     """What is searched for in the question's place, such as a claim without the words that ask about it; "": the
     question."""
     answers: tuple[str, ...] = ()
-    """Right answers, the usual one first; each is right by itself. Empty: the question has no answer."""
+    """Right answers, the usual one first; each is right by itself. Empty: the question has none."""
+    is_known: bool = True
+    """Whether it is known what is right; if not, `answers` is empty too, and only a judge can score an answer."""
     parts: tuple[tuple[str, ...], ...] = ()
     """The names of each answer, if a text must give several answers."""
     kind: Kind = "short"
@@ -64,7 +66,7 @@ class Question:
         passages = [(doc.id, doc.page_content, doc.metadata) for doc in self.passages]
         parts = {
             "question": (self.kind, self.question, self.query),
-            "golds": (self.answers, self.parts, self.gold, self.about),
+            "golds": (self.answers if self.is_known else None, self.parts, self.gold, self.about),
             "passages": passages,
         }
         return {name: _hash(part) for name, part in parts.items()}

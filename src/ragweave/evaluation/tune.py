@@ -223,9 +223,9 @@ class Parts:
 
 
 def objective(name: str, questions: Sequence[Question], models: Mapping[str, Any]) -> Metric:
-    """Return the metric that arms are compared by; questions without right answers are judged.
+    """Return the metric that arms are compared by; questions whose right answers are not known are judged.
 
-    Without a right answer, a score is the mean of faithfulness and relevance, 0 for Unknown.
+    Their score is the mean of faithfulness and relevance, 0 for Unknown.
 
     Raises:
         UsageError: There is no such metric, or a judge is needed and none is named.
@@ -234,7 +234,7 @@ def objective(name: str, questions: Sequence[Question], models: Mapping[str, Any
     quotes = str(models.get("generator")).startswith("extractive")
     short = "contains" if quotes else "f1"
     metric = METRICS.named(name.removeprefix("judge:") or (short if kind == "short" else MAIN[kind]))
-    without = [question for question in questions if not (question.answers or question.parts)]
+    without = [question for question in questions if not question.is_known]
     if not (metric.higher_is_better and metric.percent):
         raise UsageError(f"{metric.name} is not a score from 0 to 1 where higher is better, such as f1")
     if name.startswith("judge:") and metric.judge is None:
@@ -247,7 +247,7 @@ def objective(name: str, questions: Sequence[Question], models: Mapping[str, Any
     judges = [METRICS.named(judged).judge for judged in ("faithfulness", "answer_relevance")]
 
     async def either(question: Question, state: State, model: Any) -> Score:
-        if question.answers or question.parts:
+        if question.is_known:
             return await metric.judge(question, state, model) if metric.judge else metric.compute(question, state)
         scores = [await judge(question, state, model) for judge in judges if judge]
         return fmean(score or 0.0 for score in scores)

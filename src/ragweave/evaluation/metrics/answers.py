@@ -78,7 +78,7 @@ def _of(rule: Rule, *kinds: str) -> Compute:
     """Return a rule as a metric for some kinds of question."""
 
     def compute(question: Question, state: State) -> Score:
-        if question.kind not in kinds or (question.kind == "parts" and not question.answers):
+        if question.kind not in kinds or not question.is_known or (question.kind == "parts" and not question.answers):
             return None
         answer = given(state)
         if not answer or not question.answers:
