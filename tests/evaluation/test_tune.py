@@ -20,7 +20,7 @@ from ragweave.evaluation import EvalSettings, Limits
 from ragweave.evaluation.folder import read_results
 from ragweave.evaluation.layout import lost_cells, write_tuned
 from ragweave.evaluation.race import Goal
-from ragweave.evaluation.tune import Ended, Outcome, objective, sentence, shortlist, tune
+from ragweave.evaluation.tune import Ended, Outcome, objective, recall, sentence, shortlist, tune
 from ragweave.testing import ModelCall, ScriptedModel
 from ragweave.tools.knowledge import KnowledgeBase
 
@@ -202,6 +202,15 @@ def test_unknown_may_be_right_which_takes_no_judge() -> None:
     assert objective("em", [Question(id="1", question="?")], {}).judge is None
     with pytest.raises(UsageError, match="1 questions have no right answers: name a judge"):
         objective("em", [Question(id="1", question="?", is_known=False)], {})
+
+
+def test_search_is_compared_by_short_answers_alone() -> None:
+    docs = [Document("The bridge was built by Ada Brenner."), Document("It opened in 1931.")]
+    long = ("Ada Brenner built the bridge, which opened in 1931, as all know.",)
+    question = Question(
+        id="1", question="?", kind="parts", answers=long, parts=(("A. Brenner", "Ada Brenner"), ("1931",))
+    )
+    assert [recall(question, docs, k) for k in (1, 2)] == [0.5, 1.0]
 
 
 def test_few_methods_race_and_they_fit_the_questions() -> None:

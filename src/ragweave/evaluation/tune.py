@@ -113,10 +113,11 @@ class Search:
 
 
 def recall(question: Question, docs: Sequence[Any], k: int) -> float:
-    """Return the share of gold passages among the first `k`; without gold, whether an answer stands there."""
+    """Return the share of gold passages among the first `k`; without gold, the share of short answers that stand there."""
     if question.gold:
         return recall_at(gold_names(question, docs), question.gold, k)
-    return answer_recall([doc.page_content for doc in docs[:k]], question.answers)
+    texts = [doc.page_content for doc in docs[:k]]
+    return fmean(answer_recall(texts, names) for names in question.names)
 
 
 def searches(
@@ -475,7 +476,8 @@ def tune(
             f"{len(questions)} questions, of which {len(reserved)} are kept back for the test. They confirm a gain of "
             f"about {gain:.0f} points one time in two if one arm challenges the incumbent, less often if several do."
         )
-        known = [questions[name] for name in choose if questions[name].gold or questions[name].answers]
+        asked = [questions[name] for name in choose]
+        known = [question for question in asked if question.gold or (question.names and question.kind != "yes_no")]
         others = other_bases(settings.kb, chunkers, folder / "bases")
         results = searches(settings.kb, known, rerankers, others, folder / "search.json")
         for search in results:
