@@ -144,6 +144,12 @@ def test_rouge_takes_one_reference_for_all_three() -> None:
     assert scores["rouge2"] == pytest.approx(2 / 3)
 
 
+def test_a_name_of_which_nothing_is_left_is_no_part_of_a_text() -> None:
+    question = Question(id="1", question="Which grade?", answers=("A", "+"))
+    assert score("hit_at_1", question, state("Unknown", "unknown")) == 0.0
+    assert score("answer_share", question, state("B")) == 0.0
+
+
 def test_a_right_candidate_that_lost_the_vote() -> None:
     question = Question(id="1", question="?", answers=("Oslo",))
     pool = {"a": {"answer": "Oslo"}, "b": {"answer": "Bergen"}}

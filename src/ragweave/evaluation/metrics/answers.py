@@ -60,7 +60,7 @@ def contains(text: str, names: Iterable[str]) -> float:
 def name_share(text: str, names: Sequence[str]) -> float:
     """Return the share of names that are a part of a text, be it of a word: the rule of ASQA's and SlimPLM's scripts."""
     plain = squad_normalize(text)
-    return sum(squad_normalize(name) in plain for name in names) / len(names)
+    return sum(bool(name) and name in plain for name in map(squad_normalize, names)) / len(names)
 
 
 def accuracy(answer: str, golds: Iterable[str]) -> float:
