@@ -144,6 +144,34 @@ def test_rouge_takes_one_reference_for_all_three() -> None:
     assert scores["rouge2"] == pytest.approx(2 / 3)
 
 
+@pytest.mark.parametrize(
+    ("text", "half"),
+    [
+        ("Мост построила Ада Бреннер", "Мост стоит"),
+        ("这座桥于一九三二年开通", "这座桥"),
+        ("Το γεφύρι άνοιξε το 1931", "Το γεφύρι"),
+        ("पुल 1931 में खुला", "पुल"),
+        ("Łódź, Kraków i Gdańsk", "Łódź"),
+        ("Größe – im Jahr 1,000!", "Im Jahr 1.000?"),
+    ],
+)
+def test_rouge_counts_the_words_of_any_script(text: str, half: str) -> None:
+    assert rouge(text, (nfd(text),)) == {"rouge1": 1.0, "rouge2": 1.0, "rougeL": 1.0}
+    assert 0 < rouge(half, (text,))["rougeL"] < 1
+    assert rouge("Σήμερα βρέχει — 今日は雨", (text,))["rougeL"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "text", ["It's “10 m²” — ½ of the well-known 1,000;\nnot_a 12 345 US$.", "A.B. won’t: 3.5%!", ""]
+)
+def test_english_is_scored_as_rouge_score_does(text: str) -> None:
+    from rouge_score.rouge_scorer import RougeScorer
+
+    other = "It is the well known 10 m, of 12 345 US, won t 3.5"
+    published = RougeScorer(["rouge1", "rouge2", "rougeL"]).score(other, text)
+    assert rouge(text, (other,)) == {name: value.fmeasure for name, value in published.items()}
+
+
 def test_a_name_of_which_nothing_is_left_is_no_part_of_a_text() -> None:
     question = Question(id="1", question="Which grade?", answers=("A", "+"))
     assert score("hit_at_1", question, state("Unknown", "unknown")) == 0.0

@@ -2,19 +2,22 @@
 
 Sources: SQuAD (Rajpurkar et al. 2018); ASQA (Stelmakh et al. 2022); SlimPLM (Tan et al. 2024, section 4.2, equation 2
 and released code: an answer may be a part of a word); FILCO (Wang et al. 2023, section 3.1 and released code, which compares with punctuation, and
-counts letters instead of words); Liu et al. 2024 (%Unk, %NM); ROUGE (Lin 2004) by the package rouge-score. With
-several references, ROUGE-1 and ROUGE-2 use the one with the best ROUGE-L (SlimPLM, section 4.2).
+counts letters instead of words); Liu et al. 2024 (%Unk, %NM); ROUGE (Lin 2004) by the package rouge-score, with words
+of our own in texts with letters outside ASCII. With several references, ROUGE-1 and ROUGE-2 use the one with the best
+ROUGE-L (SlimPLM, section 4.2).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any
+from unicodedata import normalize
 
 from ragweave.datasets import Question
 from ragweave.datasets.formats import verdict
 from ragweave.errors import need
 from ragweave.evaluation.metrics.metric import Compute, Metric, Score, State, given
-from ragweave.evaluation.metrics.text import all_words, squad_normalize, stands_in, words_of
+from ragweave.evaluation.metrics.text import all_words, parted_words, squad_normalize, stands_in, words_of
 from ragweave.roles import ROLES
 from ragweave.tools.filters import filco_normalize
 from ragweave.tools.text.words import overlap
@@ -127,8 +130,15 @@ def _lost(question: Question, state: State) -> Score:
 def _scorer() -> Any:
     need("ROUGE", "eval", "rouge_score")
     from rouge_score.rouge_scorer import RougeScorer
+    from rouge_score.tokenizers import DefaultTokenizer
 
-    return RougeScorer(["rouge1", "rouge2", "rougeL"])
+    english = DefaultTokenizer()  # it drops all other letters
+
+    def tokenize(text: str) -> Sequence[str]:
+        letters = filter(str.isalpha, normalize("NFC", text))
+        return english.tokenize(text) if "".join(letters).isascii() else parted_words(text)
+
+    return RougeScorer(["rouge1", "rouge2", "rougeL"], tokenizer=SimpleNamespace(tokenize=tokenize))
 
 
 @lru_cache(maxsize=256)

@@ -37,6 +37,12 @@ def all_words(text: str) -> tuple[str, ...]:
     return tuple(_UNSPACED.sub(r" \1 ", "".join(letters)).split())
 
 
+def parted_words(text: str) -> list[str]:
+    """Return the same words, but parted by punctuation and symbols, as ROUGE counts them."""
+    spaced = "".join(" " if unicodedata.category(char)[0] in "PS" else char for char in text)
+    return [word for part in spaced.split() for word in all_words(part)]
+
+
 @lru_cache(maxsize=1 << 14)
 def words_of(text: str) -> tuple[str, ...]:
     """Return the words that `em` and `f1` compare: all except articles, or all if there are only articles."""
