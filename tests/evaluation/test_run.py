@@ -20,6 +20,7 @@ from ragweave.datasets import Question
 from ragweave.errors import UsageError
 from ragweave.evaluation import EvalSettings, Limits, Run, Summary, evaluate, read_report
 from ragweave.evaluation.folder import read_results, write_settings
+from ragweave.evaluation.on_ray import run_on_ray
 from ragweave.evaluation.systems import with_gold
 from ragweave.testing import RecordingRetriever, ScriptedModel
 
@@ -36,6 +37,24 @@ def test_a_run_is_answered_once(server: OpenAIServer, spec: str, questions: Ques
     calls = server.count
     again = evaluate(run, tmp_path / "run", quiet=True)
     assert (again.answered, again.skipped, server.count) == (0, 20, calls)
+
+
+def test_what_a_node_with_its_own_disk_answered_is_added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The second run resumes on that node; the third begins anew on another, and is interrupted there."""
+    returned = [["1"], ["1", "2"], ["3"]]
+
+    def tasks(*_args: Any, **_options: Any) -> Any:
+        lines = "".join(json.dumps({"at": int(name), "id": name, "system": "x"}) + "\n" for name in returned.pop(0))
+        yield "1/1", Summary(), {"run.json": b"{}\n", "results.jsonl": lines.encode()}
+
+    monkeypatch.setattr("ragweave.evaluation.on_ray.connected", lambda *_args: None)
+    monkeypatch.setattr("ragweave.evaluation.on_ray.each_on_cluster", tasks)
+    counts = []
+    for _ in range(3):
+        run_on_ray(lambda **_options: Summary(), tmp_path, shards=1)
+        counts.append(len((tmp_path / "shard-1-of-1" / "results.jsonl").read_text().splitlines()))
+    assert counts == [1, 2, 3]
+    assert [record["id"] for record in read_results(tmp_path)] == ["1", "2", "3"]
 
 
 async def test_a_run_where_a_loop_runs_already(spec: str, questions: Questions, tmp_path: Path) -> None:

@@ -57,10 +57,17 @@ def run_on_ray(
         place = shard_folder(folder, shard)
         place.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
-            if not (place / name).exists():  # on a disk that the nodes don't share
-                (place / name).write_bytes(content)
+            _add(place / name, content)
         total = _added(total, summary)
     return total
+
+
+def _add(path: Path, content: bytes) -> None:
+    """Add what a disk that the nodes don't share lacks: a node may lack what another answered in an earlier run."""
+    is_begun = path.suffix == ".jsonl" and path.exists()
+    known = {*path.read_bytes().splitlines(keepends=True)} if is_begun else set()
+    with path.open("ab" if is_begun else "wb") as file:
+        file.writelines(line for line in content.splitlines(keepends=True) if line not in known)
 
 
 def _begun(folder: Path) -> int:
