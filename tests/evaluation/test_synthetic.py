@@ -99,6 +99,14 @@ def test_what_is_refused(passages: list[Document], question: str, answer: str, w
     assert why in reason if why else not reason
 
 
-def test_a_reply_without_json_is_read() -> None:
-    written = Written.from_text("**Question:** Who drew it?\n**Answer:** Ada Brenner\n")
-    assert written == Written(question="Who drew it?", answer="Ada Brenner")
+@pytest.mark.parametrize(
+    ("reply", "question", "answer"),
+    [
+        ("**Question:** Who drew it?\n**Answer:** Ada Brenner\n", "Who drew it?", "Ada Brenner"),
+        (json.dumps({"question": 'Who drew "Dune"?', "answer": 'the "café"'}), 'Who drew "Dune"?', 'the "café"'),
+        ('Here: {"question": "When was it drawn?", "answer": 1931}', "When was it drawn?", "1931"),
+        ("{'question': 'When was it drawn?', 'answer': 'in 1931'}", "When was it drawn?", "in 1931"),
+    ],
+)
+def test_what_a_model_without_structured_output_writes_is_read(reply: str, question: str, answer: str) -> None:
+    assert Written.from_text(reply) == Written(question=question, answer=answer)

@@ -74,10 +74,12 @@ class Written(Form):
     @classmethod
     def from_text(cls, text: str) -> Written | None:
         """Read JSON, or a line for each of the two."""
-        pattern = r'question\W*:\W*(.+?)\W*\n?\W*\banswer\W*:\W*([^\n"]+)'
+        if written := cls.from_json(text):
+            return written
+        pattern = r'question\W*:\W*(.+?)\W*\n?\W*\banswer\W*:\W*([^\n"{}]+)'
         if match := re.search(pattern, text, re.IGNORECASE | re.DOTALL):
             ends = "?" if "?" in text and not match[1].endswith("?") else ""
-            return cls(question=match[1].strip() + ends, answer=match[2].strip())
+            return cls(question=match[1].strip() + ends, answer=match[2].strip(" '"))
         return None
 
 

@@ -71,10 +71,7 @@ class Task(Form):
     @classmethod
     def from_text(cls, text: str) -> Self | None:
         """Read JSON alone: a form that is misread would be asked of every document."""
-        try:
-            return cls.model_validate_json(text[text.index("{") : text.rindex("}") + 1])
-        except ValueError:
-            return None
+        return cls.from_json(text)
 
 
 class Finding(Form):

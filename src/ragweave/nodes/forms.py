@@ -16,7 +16,7 @@ from ragweave.state import UNKNOWN
 class Form(BaseModel):
     """The structure of a reply."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
     bounded: ClassVar[bool] = True
     """Whether the schema limits lengths, which some servers refuse."""
     decides: ClassVar[Noul | Choice | None] = None
@@ -46,12 +46,19 @@ class Form(BaseModel):
         return cls.model_construct(**{name: answer.choice})
 
     @classmethod
-    def from_text(cls, text: str) -> Self | None:
-        """Read a text field by field; None where one can't be read. A form may override this."""
+    def from_json(cls, text: str) -> Self | None:
+        """Read the JSON in a text; None if there is none of this form."""
         try:
             return cls.model_validate_json(text[text.index("{") : text.rindex("}") + 1])
         except ValueError:
-            values = {name: _field(name, field.annotation, text) for name, field in cls.model_fields.items()}
+            return None
+
+    @classmethod
+    def from_text(cls, text: str) -> Self | None:
+        """Read JSON, or else a text field by field; None where one can't be read. A form may override this."""
+        if read_whole := cls.from_json(text):
+            return read_whole
+        values = {name: _field(name, field.annotation, text) for name, field in cls.model_fields.items()}
         return None if None in values.values() else cls.model_construct(**values)
 
 
