@@ -92,6 +92,20 @@ class TestTableQuery(MethodTests):
     def test_a_number_that_the_result_does_not_have_is_not_the_answer(self) -> None:
         assert self.run(Record(), script={**self.replies, "word": "There are 4 open bridges."})["answer"] == "3"
 
+    @pytest.mark.parametrize("word", ["Of the 11 bridges, 11 are open.", "The bridges of the 13 are open."])
+    def test_a_long_wording_has_the_values_too(self, word: str) -> None:
+        given = {"question": "How many of the 11 bridges are open, of 13 in all?", "answer_type": "long"}
+        assert self.run(Record(), given=given, script={**self.replies, "word": word})["answer"] == "3"
+        word = "Of the 11 bridges, 3 are open."
+        assert self.run(Record(), given=given, script={**self.replies, "word": word})["answer"] == word
+
+    def test_a_wording_may_turn_a_row_around(self) -> None:
+        sql, word = "SELECT length, name FROM bridges WHERE name = 'Alden'", "Alden has 120 m."
+        script = {"write": sql, "word": word}
+        assert (
+            self.run(Record(), given={"question": "How long?", "answer_type": "long"}, script=script)["answer"] == word
+        )
+
     def test_values_that_are_not_numbers_are_named(self) -> None:
         out = self.run(Record(), script={"write": "SELECT max(length_number) FROM bridges", "word": "120"})
         assert "1 values of length_number" in out["passages"][0].page_content

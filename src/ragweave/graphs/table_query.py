@@ -13,6 +13,7 @@ lacks a value of it, the answer is the result itself. If no table fits, or no ro
 """
 
 import re
+from functools import partial
 from itertools import accumulate
 from typing import Any, Self
 
@@ -221,9 +222,15 @@ def word(state: TableQueryState, options: TableQueryOptions) -> Asking[Form, RAG
         text, ids = reply.text, reply.ids
         worded = read.answer(text, kind, seen=read.text_read(state["question"], passages))
         known = numbers_in(" ".join([state["question"], *(doc.page_content for doc in passages)]))
-        complete = kind != "short" or all(value.lower() in worded.lower() for value in state["values"])
+        complete = kind == "yes_no" or all(map(partial(says, worded), state["values"]))
         answer = worded if worded != UNKNOWN and complete and numbers_in(worded) <= known else answer
     return end_loop(state, answer, text, ids, passages=passages, truncated=state["is_cut"])
+
+
+def says(text: str, value: str) -> bool:
+    """Return whether a text has all cells of a row of a result."""
+    plain, row = text.lower().replace(",", ""), value.lower().replace(",", "")
+    return all(cell in plain for cell in row.split(": ")) and numbers_in(row) <= numbers_in(text)
 
 
 def numbers_in(text: str) -> set[str]:
