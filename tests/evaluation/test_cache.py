@@ -144,6 +144,16 @@ def test_half_a_character_is_stored(tmp_path: Path) -> None:
     assert model.invoke("hi \ud83d").text == model.invoke("hi \ud83d").text == "a \ud83d"
 
 
+def test_replies_of_a_fallback_are_stored_too(tmp_path: Path) -> None:
+    def fails(_call: Any) -> str:
+        raise ConnectionError("connection refused")
+
+    fallback = ScriptedModel(script=["Ada", "Bo"])
+    for _ in range(2):
+        model = ReplyCache(tmp_path / "r.sqlite").attach(ScriptedModel(script=fails).with_fallbacks([fallback]), "m")
+        assert model.invoke("Who?").text == "Ada"
+
+
 def test_what_was_spent_is_counted_by_run(spec: str, tmp_path: Path, open_again: Callable[..., Any]) -> None:
     ask(open_again(), "a", "b")
     cache = ReplyCache(tmp_path / "r.sqlite", run="other")

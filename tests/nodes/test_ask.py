@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.exceptions import ModelAPIError, ModelAuthenticationError
@@ -25,6 +28,7 @@ from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Ids
 from ragweave.nodes.prompts import Prompt
 from ragweave.testing import CARDS, ModelCall, RecordingRetriever, ScriptedModel
+from ragweave.tools.models.calls import with_form
 from ragweave.tools.models.messages import text_of
 
 ASK = {"question": "Who built the bridge at Alden?"}
@@ -183,6 +187,59 @@ def test_the_callers_limit_and_stops_hold_beside_the_steps() -> None:
     call = model.bound.calls[0]  # type: ignore[attr-defined]
     assert call.settings["max_tokens"] == 9
     assert call.settings["stop"] == ["END", "\nObservation"]
+
+
+class Starts(BaseCallbackHandler):
+    """Counts the calls that it is told of."""
+
+    count = 0
+
+    def on_chat_model_start(self, *_: Any, **__: Any) -> None:
+        self.count += 1
+
+
+def test_what_a_model_is_bound_to_holds_for_calls_with_a_form_too() -> None:
+    model, starts = ScriptedModel(script=fill, profile={"structured_output": True}), Starts()
+    bound = model.bind(temperature=0.1, service_tier="flex").with_config(callbacks=[starts])
+    build_graph("crag", model=bound, retriever=few()).invoke(ASK)
+    assert [call.form for call in model.calls] == ["Grade", "Ids", ""]
+    assert {(call.settings["temperature"], call.settings["service_tier"]) for call in model.calls} == {(0.1, "flex")}
+    assert starts.count == 3
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("method", ["json_schema", "function_calling", "json_mode"])
+def test_a_clients_own_chain_passes_on_what_it_is_bound_to(method: str) -> None:
+    with OpenAIServer(['{"ids": [1]}']) as server:
+        model: Any = chat_model(f"openai:m?base_url={server.base_url}").bind(extra_headers={"x-tenant": "acme"})
+        vars(model.bound)["with_structured_output"] = partial(model.bound.with_structured_output, method=method)
+        with_form(model, Ids).invoke("Which?")
+    assert [request.headers["x-tenant"] for request in server.requests] == ["acme"]
+
+
+def failing(_call: ModelCall) -> str:
+    raise ConnectionError("connection refused")
+
+
+WRAPPED: dict[str, Callable[[ScriptedModel], Any]] = {
+    "retries": lambda model: model.with_retry(),
+    "fallbacks": lambda model: model.with_fallbacks([ScriptedModel()]),
+    "is the fallback": lambda model: ScriptedModel(script=failing, profile=model.profile, seed=7).with_fallbacks(
+        [model]
+    ),
+    "retries, then fallbacks": lambda model: model.with_retry().with_fallbacks([ScriptedModel()]),
+}
+
+
+@pytest.mark.parametrize("wrapped", WRAPPED.values(), ids=WRAPPED)
+def test_a_model_with_retries_or_fallbacks_is_asked_as_any(wrapped: Callable[[ScriptedModel], Any]) -> None:
+    model = ScriptedModel(script=fill, profile={"structured_output": True}, seed=7, max_tokens=9)
+    build_graph("crag", model=wrapped(model), retriever=few()).invoke(ASK)
+    build_graph("concat", model=wrapped(model), retriever=few(), samples=3).invoke(ASK)
+    assert [call.form for call in model.calls] == ["Grade", "Ids", "", "", "", ""]
+    assert sorted(call.settings["seed"] for call in model.calls[3:]) == [7, 8, 9]
+    assert {call.settings["temperature"] for call in model.calls[3:]} == {0.7}
+    assert {call.settings["max_tokens"] for call in model.calls} == {9}
 
 
 # -- what fits, and what is noted --------------------------------------------------------------

@@ -182,7 +182,7 @@ class _Call:
         """Return the model with this call's settings, constrained to the form."""
         model = self.endpoint.with_settings(self.prompt.settings)
         if self.form:
-            return model.with_structured_output(self.form, include_raw=True)
+            return calls.with_form(model, self.form)
         if self.prompt.tools:
             return calls.with_tools(model, self.prompt.tools)
         if self.prompt.stop and self.endpoint.takes("stop"):
@@ -474,11 +474,11 @@ def _settings(prompt: Prompt[Any], endpoint: Endpoint, role: RoleName, sample: i
         settings["seed"] = seed + sample  # with one seed for all, every sample would be the same draw
     if endpoint.profile.get("reasoning_output"):
         return settings  # thoughts count towards the limit, so that a short one leaves no answer
-    limits = [prompt.max_tokens, endpoint.reply_limit]
+    limits = [prompt.max_tokens] if prompt.max_tokens else []
     is_papers = options.paper and role != "generator"  # a paper's limit is that of answers
-    if prompt.max_tokens is None or (options.is_set("reply_tokens") and not is_papers):
+    if not limits or (options.is_set("reply_tokens") and not is_papers):
         limits.append(options.reply_tokens)
-    return {**settings, "max_tokens": min(filter(None, limits))}
+    return {**settings, "max_tokens": min(limits)}
 
 
 def _before(text: str, stops: Sequence[str]) -> str:

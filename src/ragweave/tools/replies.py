@@ -31,13 +31,13 @@ from langchain_core.caches import BaseCache
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import message_to_dict, messages_from_dict
 from langchain_core.outputs import ChatGeneration
-from langchain_core.runnables.base import RunnableBindingBase
 
 from ragweave.errors import UsageError
 from ragweave.tools.files import ClosingConnection
 from ragweave.tools.models.decisions import LogprobDecisions
 from ragweave.tools.models.extractive import ExtractiveChat
 from ragweave.tools.models.messages import ending_of
+from ragweave.tools.models.roles import with_each
 from ragweave.tools.trained.models import TrainedChat
 
 _TABLE = """CREATE TABLE IF NOT EXISTS replies (key BLOB, number INTEGER, run TEXT, model TEXT,
@@ -97,13 +97,14 @@ class ReplyCache(BaseCache):
         """The key of each call that waits for its model, by its task."""
 
     def attach(self, model: Any, name: str) -> Any:
-        """Return a copy of a chat model, its binding, or a decision model over one, whose replies are stored here.
+        """Return a copy of a chat model, or of a decision model over one, whose replies are stored here.
 
         The name is part of the key, because LangChain's descriptions of two local models are equal. Streaming is off:
         `stream` and `astream` would call the server without a look-up.
         """
-        if isinstance(model, RunnableBindingBase):
-            return model.model_copy(update={"bound": self.attach(model.bound, name)})
+        return with_each(model, lambda inside, _: self._attached(inside, name))
+
+    def _attached(self, model: Any, name: str) -> Any:
         if isinstance(model, LogprobDecisions):
             return model.model_copy(update={"chat": self.attach(model.chat, name)})
         if not isinstance(model, BaseChatModel):

@@ -46,9 +46,8 @@ async def ask(model: ChatModel, form: type[FormT], messages: Sequence[BaseMessag
     """
     refused, endpoint = False, calls.Endpoint(model)
     if endpoint.constraint != "none":
-        constrained = model.with_structured_output(form, include_raw=True)  # type: ignore[attr-defined]
         try:
-            output = await constrained.ainvoke(list(messages))
+            output = await calls.with_form(model, form).ainvoke(list(messages))
         except Exception as error:
             if not (calls.refuses_form(error) or calls.is_unparsed(error)):
                 raise

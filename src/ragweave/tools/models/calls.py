@@ -16,12 +16,13 @@ from typing import Any, Literal
 from langchain_core.caches import BaseCache
 from langchain_core.exceptions import ContextOverflowError, ModelError
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import RunnableBinding
+from langchain_core.runnables import RunnableParallel, RunnableSequence
+from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ValidationError
 
 from ragweave.errors import PromptTooLongError, RagweaveError
-from ragweave.tools.models.roles import bound_settings, unbound
+from ragweave.tools.models.roles import bound_settings, unbound, with_each
 
 Constraint = Literal["bounded", "unbounded", "none"]
 """How replies can be constrained to a form: with its length limits, without them, or not at all."""
@@ -55,10 +56,10 @@ class Endpoint:
     """A chat model as a call sees it: what is inside its bindings, what they set, and what its server takes."""
 
     def __init__(self, model: Any) -> None:
-        """Unwrap a model from `.bind(…)`, `.with_config(…)` and `.with_retry(…)`."""
+        """Unwrap a model from its bindings, retries and fallbacks."""
         self.model = model
         self.client: Any = unbound(model)
-        """The chat model itself."""
+        """The chat model itself; of one with fallbacks, the first."""
         self.profile: Mapping[str, Any] = getattr(self.client, "profile", None) or {}
         """What LangChain knows about the model, such as its context size."""
 
@@ -95,15 +96,6 @@ class Endpoint:
         is_cached = isinstance(getattr(self.client, "cache", None), BaseCache)
         plain = issubclass(kind, base) and kind._agenerate is base._agenerate and kind._astream is base._astream
         return plain and not is_cached
-
-    @property
-    def reply_limit(self) -> int | None:
-        """The longest reply, in tokens, that the caller gave the model; None: no limit."""
-        fields_set: set[str] = getattr(self.client, "model_fields_set", set())
-        names = ("max_tokens", *_ALIASES["max_tokens"])
-        own = {name: getattr(self.client, name, None) for name in names if name in fields_set}
-        limits = [table.get(name) for table in (*bound_settings(self.model), own) for name in names]
-        return min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=None)
 
     @property
     def own_stops(self) -> list[str]:
@@ -150,39 +142,63 @@ class Endpoint:
         return max(self.learned.next_call - time.monotonic(), 0.0)
 
     def with_settings(self, settings: Mapping[str, Any]) -> Any:
-        """Return a copy of the model with other settings, of those that it has and takes.
+        """Return a copy of the model with other settings, of those that it has and takes; what is bound stays.
 
-        Not `bind`: `with_structured_output` drops what is bound, and a client's field has the client's own
-        name for the setting. Log-probabilities are bound to a model that has no such field: a step that asks
-        for them can't do without.
+        Not `bind`: a client's field has the client's own name for the setting. Log-probabilities are bound to a
+        model that has no such field: a step that asks for them can't do without. The caller's own reply limit
+        is not raised.
         """
-        return _with_settings(self.model, {name: value for name, value in settings.items() if self.takes(name)})
+        taken = {name: value for name, value in settings.items() if self.takes(name)}
+        return with_each(self.model, lambda model, bound: _with_settings(model, taken, bound))
 
 
-def _with_settings(model: Any, settings: Mapping[str, Any]) -> Any:
-    if isinstance(model, RunnableBinding):
-        inner = {name: value for name, value in settings.items() if name not in model.kwargs}
-        return model.model_copy(update={"bound": _with_settings(model.bound, inner)})
+def _with_settings(model: Any, settings: Mapping[str, Any], bound: Mapping[str, Any]) -> Any:
     if not isinstance(model, BaseChatModel):
         return model
-    update, bound = {}, {}
+    update, more = {}, {}
     for name, value in settings.items():
-        field_name = next((own for own in (name, *_ALIASES.get(name, ())) if own in type(model).model_fields), None)
+        names = (name, *_ALIASES.get(name, ()))
+        field_name = next((own for own in names if own in type(model).model_fields), None)
+        if bound.keys() & names:
+            continue
         if field_name:
-            update[field_name] = value
+            own = getattr(model, field_name) if name == "max_tokens" and field_name in model.model_fields_set else None
+            update[field_name] = min(own, value) if own and own > 0 else value
         elif name in _LOGPROBS:
-            bound[name] = value
+            more[name] = value
     if update:
         model = model.model_copy(update=update)
         vars(model).pop("_serialized", None)  # LangChain's cached description, which would keep the old settings
-    return model.bind(**bound) if bound else model
+    return model.bind(**more) if more else model
 
 
 def with_tools(model: Any, tools: Sequence[BaseTool]) -> Any:
     """Return a model that may call tools, with what it is bound to."""
-    if isinstance(model, RunnableBinding):
-        return model.model_copy(update={"bound": with_tools(model.bound, tools)})
-    return model.bind_tools(tools)
+    return with_each(model, lambda inside, _: inside.bind_tools(tools))
+
+
+def with_form(model: Any, form: type[BaseModel]) -> Any:
+    """Return a model whose replies fill a form, with what it is bound to, which LangChain's chain would not pass on."""
+
+    def filling(inside: Any, bound: Mapping[str, Any]) -> Any:
+        chain = inside.with_structured_output(form, include_raw=True)
+        return _bound_in(chain, bound) if bound else chain
+
+    return with_each(model, filling)
+
+
+def _bound_in(chain: Any, settings: Mapping[str, Any]) -> Any:
+    """Return a chain with settings bound to the chat model that it begins with."""
+    if isinstance(chain, BaseChatModel):
+        return chain.bind(**settings)
+    if isinstance(chain, RunnableParallel):
+        steps = {name: _bound_in(step, settings) for name, step in chain.steps__.items()}
+        return chain.model_copy(update={"steps__": steps})
+    if isinstance(chain, RunnableSequence):
+        return chain.model_copy(update={"first": _bound_in(chain.first, settings)})
+    if isinstance(chain, RunnableBindingBase):
+        return chain.model_copy(update={"bound": _bound_in(chain.bound, settings)})
+    return chain
 
 
 def refuses_form(error: Exception) -> bool:

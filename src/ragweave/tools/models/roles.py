@@ -1,12 +1,12 @@
 """The chat models of a graph by role, and what is inside LangChain's bindings of a model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from langchain_core.decisions import BaseDecisionModel
 from langchain_core.language_models import BaseLLM, LanguageModelInput
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
 
 from ragweave.errors import UsageError
@@ -56,17 +56,43 @@ class LogprobScorer(Protocol):
 
 
 def unbound(target: object) -> Any:
-    """Return the runnable inside `.bind(…)`, `.with_config(…)` and `.with_retry(…)`; anything else unchanged."""
-    while isinstance(target, RunnableBindingBase):
-        target = target.bound
-    return target
+    """Return the runnable inside `.bind(…)`, `.with_config(…)` and `.with_retry(…)`; anything else unchanged.
+
+    Of a runnable with fallbacks, it is the first.
+    """
+    *_, inside = _layers(target)
+    return inside
 
 
 def bound_settings(target: object) -> Iterator[dict[str, Any]]:
     """Yield the settings of a runnable's bindings, the outermost first."""
-    while isinstance(target, RunnableBindingBase):
-        yield dict(target.kwargs)
-        target = target.bound
+    return (dict(layer.kwargs) for layer in _layers(target) if isinstance(layer, RunnableBindingBase))
+
+
+def _layers(target: Any) -> Iterator[Any]:
+    """Yield a runnable and what is inside it, down to the runnable itself."""
+    yield target
+    if isinstance(target, RunnableBindingBase):
+        yield from _layers(target.bound)
+    elif isinstance(target, RunnableWithFallbacks):
+        yield from _layers(target.runnable)
+
+
+def with_each(
+    target: Any, change: Callable[[Any, Mapping[str, Any]], Any], bound: Mapping[str, Any] | None = None
+) -> Any:
+    """Return a copy of a model, its bindings, retries and fallbacks around what `change` makes of each model inside.
+
+    `change` gets a model and what is bound to it.
+    """
+    bound = bound or {}
+    if isinstance(target, RunnableBindingBase):
+        inside = with_each(target.bound, change, {**target.kwargs, **bound})
+        return target.model_copy(update={"bound": inside})
+    if isinstance(target, RunnableWithFallbacks):
+        first, *others = (with_each(model, change, bound) for model in target.runnables)
+        return target.model_copy(update={"runnable": first, "fallbacks": others})
+    return change(target, bound)
 
 
 def trained_role(model: Any) -> str | None:
