@@ -93,14 +93,21 @@ def test_tokens(ask: Callable[[MethodGraph], Any]) -> None:
     assert (output["usage"]["calls"], output["answer"], output["truncated"]) == (1, "Ada Brenner", True)
 
 
-@WAYS
-def test_dollars(ask: Callable[[MethodGraph], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+class Priced(ScriptedModel):
+    """A model that costs a tenth of a cent a token."""
+
+    model_name: str = "scripted"
+
+
+@pytest.fixture
+def prices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "prices.json").write_text(json.dumps({"scripted": [1000, 1000]}), "utf-8")
     monkeypatch.setenv("RAGWEAVE_PRICES", str(tmp_path / "prices.json"))
 
-    class Priced(ScriptedModel):
-        model_name: str = "scripted"
 
+@WAYS
+@pytest.mark.usefixtures("prices")
+def test_dollars(ask: Callable[[MethodGraph], Any]) -> None:
     graph = build("crag", Priced(script=lambda _call: "Ambiguous"), max_cost_usd=0.01, k=1)
     output = ask(graph)
     assert output["truncated"]
@@ -172,6 +179,21 @@ def test_searches_by_a_method_are_counted_once(awaits: bool) -> None:
     graph = build_graph("concat", model=model, retriever=concat, max_calls=2)
     output = asyncio.run(graph.ainvoke(ASK)) if awaits else graph.invoke(ASK)
     assert (output["answer"], output["truncated"], output["usage"]["calls"]) == ("Ada Brenner", False, 2)
+
+
+@pytest.mark.parametrize("awaits", [False, True])
+@pytest.mark.usefixtures("prices")
+def test_searches_by_a_method_cost_what_it_costs(awaits: bool) -> None:
+    def run(**options: Any) -> Any:
+        model = Priced(script=["Ada Brenner"])
+        graph = build_graph("concat", model=model, retriever=build("concat", model).as_retriever(), **options)
+        return asyncio.run(graph.ainvoke(ASK)) if awaits else graph.invoke(ASK)
+
+    usage = run()["usage"]
+    assert usage["usd"] == pytest.approx((usage["input_tokens"] + usage["output_tokens"]) / 1000)
+    assert usage["priced_calls"] == usage["calls"] == 2
+    spent = run(max_cost_usd=0.01)
+    assert (spent["answer"], spent["truncated"], spent["usage"]["calls"]) == ("Unknown", True, 1)
 
 
 def test_a_conversation_has_one_budget() -> None:

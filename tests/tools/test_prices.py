@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
+from langchain_core.caches import InMemoryCache
 from langchain_core.messages import AIMessage
 
 from ragweave import build_graph
@@ -13,6 +15,7 @@ from ragweave.errors import UsageError
 from ragweave.testing import ScriptedModel
 from ragweave.tools.prices import VARIABLE, Price, price_of
 from ragweave.tools.providers import chat_model
+from ragweave.tools.replies import ReplyCache
 
 GIVEN = {"question": "Where?", "passages": ["It is in Paris."]}
 
@@ -48,6 +51,20 @@ def test_calls_without_a_price_are_not_counted_as_priced(table: Path) -> None:
     proxy = ScriptedModel(script=["Paris", "<Known(True)>"])
     usage = build_graph("slimplm", model=Named(script=[PARIS]), proxy=proxy).invoke({"question": "Where?"})["usage"]
     assert (usage["priced_calls"], usage["calls"]) == (1, 3)
+
+
+def test_a_reply_out_of_a_cache_is_free(table: Path) -> None:
+    graph = build_graph("concat", model=Named(script=[PARIS], cache=InMemoryCache()))
+    usages = [graph.invoke(GIVEN)["usage"] for _ in range(2)]
+    assert [usage["usd"] for usage in usages] == [pytest.approx(0.003), 0]
+    assert [usage["priced_calls"] for usage in usages] == [1, 1]
+
+
+def test_a_reply_that_an_evaluation_has_paid_for_has_its_price(table: Path) -> None:
+    cache = ReplyCache(table.with_name("replies.sqlite"))
+    graph = build_graph("concat", model=cache.attach(Named(script=[PARIS]), "m"))
+    usages = [asyncio.run(graph.ainvoke(GIVEN))["usage"] for _ in range(2)]
+    assert [usage["usd"] for usage in usages] == [pytest.approx(0.003)] * 2
 
 
 def test_openai_s_models_have_their_list_price(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.tools.footnotes import footnotes, label_of, with_marks
 from ragweave.tools.models.budget import Budget, Limits
+from ragweave.tools.models.messages import count_dollars
 from ragweave.tools.text.untrusted import one_line
 
 _Question = Annotated[str, "The question to answer from the knowledge base."]
@@ -80,11 +81,18 @@ class GraphRetriever(BaseRetriever):
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         with Budget(Limits()).holding():  # not that of the graph that searches, which would count its calls twice
             output = self.graph.invoke({"question": query}, {"callbacks": run_manager.get_child()})
-        return list(output["passages"])
+        return _found(output)
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
     ) -> list[Document]:
         with Budget(Limits()).holding():
             output = await self.graph.ainvoke({"question": query}, {"callbacks": run_manager.get_child()})
-        return list(output["passages"])
+        return _found(output)
+
+
+def _found(output: Mapping[str, Any]) -> list[Document]:
+    """Return the passages of a run, of whose cost the counter of calls is told."""
+    usage = output["usage"]
+    count_dollars(usage.get("usd", 0.0), usage.get("priced_calls", 0))
+    return list(output["passages"])

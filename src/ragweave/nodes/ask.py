@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from inspect import isgeneratorfunction
 from itertools import chain
-from typing import Any, NamedTuple, Self, TypeVar, cast
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from langchain_core.decisions import BaseDecisionModel, NoulAnswer
 from langchain_core.documents import Document
@@ -52,6 +52,7 @@ from ragweave.tools.models.messages import (
     Task,
     attach,
     ending_of,
+    is_free,
     reason_of,
     task_passage,
     text_of,
@@ -59,7 +60,7 @@ from ragweave.tools.models.messages import (
     tool_calls_of,
     without_echo,
 )
-from ragweave.tools.prices import check_priced, price_of
+from ragweave.tools.prices import Price, check_priced, price_of
 from ragweave.tools.text.untrusted import title_of
 from ragweave.tools.text.words import estimate_message_tokens, estimate_tokens
 
@@ -249,7 +250,9 @@ class _Call:
             )
         message = report.corrected(message)
         sent, received, estimated = tokens_of(message, self.messages)
-        usage = cost_of(self.role, 1, sent, received, estimated=estimated, model=self.endpoint.client)
+        free = is_free(message) and not self.endpoint.replays
+        dollars = _dollars(self.endpoint, 1, sent, received, free=free)
+        usage = cost_of(self.role, 1, sent, received, estimated=estimated, dollars=dollars)
         ending = ending_of(message)
         if fault := self._fault(message, ending, streamed=report.streamed):
             return _broken(fault, usage)
@@ -355,14 +358,22 @@ def _labelled(config: RunnableConfig, role: RoleName, sample: int) -> RunnableCo
     return {**config, "tags": tags, "metadata": {**(config.get("metadata") or {}), **labels}}
 
 
-def cost_of(role: str, count: int, sent: int, received: int, *, estimated: bool, model: Any = None) -> Usage:
-    """Return the usage of calls of a role, in dollars where the model's price is known; the run's budget counts them."""
+Dollars: TypeAlias = tuple[float, int]
+"""What calls cost in US dollars, and the number of those whose price is known."""
+
+
+def _dollars(endpoint: Endpoint, count: int, sent: int, received: int, *, free: bool = False) -> Dollars:
+    price = Price(0, 0) if free else price_of(endpoint.client)
+    return (price.of(sent, received), count) if price else (0.0, 0)
+
+
+def cost_of(role: str, count: int, sent: int, received: int, *, estimated: bool, dollars: Dollars = (0.0, 0)) -> Usage:
+    """Return the usage of calls of a role; the run's budget counts them."""
     tokens: Tokens = {"calls": count, "input_tokens": sent, "output_tokens": received}
     tables = {"by_role": {role: tokens}, "by_node": {running()[1]: tokens}}
-    price = price_of(model)
-    usd = price.of(sent, received) if price else 0.0
+    usd, priced = dollars
     current_budget().spend(count, sent + received, usd)
-    cost = {"usd": usd, "priced_calls": count} if price else {}
+    cost = {"usd": usd, "priced_calls": priced} if priced else {}
     return cast("Usage", {**tokens, **cost, "estimated": estimated, **tables})
 
 
@@ -394,7 +405,8 @@ async def _ask_decision_model(
     if estimated:
         sent = [estimate_tokens(str(request["state"])) for request in requests]
     written = sum(counts["output_tokens"] for counts in reported)
-    usage = cost_of(role, len(responses), sum(sent), written, estimated=estimated, model=endpoint.client)
+    dollars = _dollars(endpoint, len(responses), sum(sent), written)
+    usage = cost_of(role, len(responses), sum(sent), written, estimated=estimated, dollars=dollars)
     reply = Reply(form=filled, passages=prompt.passages, probability=chance)
     return _Answered(reply, usage, [note("decided", probabilities=chances)])
 

@@ -67,7 +67,9 @@ def search_usage(counter: CallCounter, retrievals: int = 1) -> Usage:
     usage = no_usage()
     if counter.tokens:
         sent, received, estimated = zip(*counter.tokens, strict=True)
-        usage = cost_of("retriever", len(sent), sum(sent), sum(received), estimated=any(estimated))
+        usd, priced = (sum(column) for column in zip(*counter.dollars, strict=True))
+        cost = len(sent), sum(sent), sum(received)
+        usage = cost_of("retriever", *cost, estimated=any(estimated), dollars=(usd, priced))
     return {**usage, "retrievals": retrievals}
 
 

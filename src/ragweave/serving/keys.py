@@ -219,7 +219,8 @@ class Account:
             try:
                 docs = read()
             finally:  # what reranks has no node that would count it
-                spent.spend(len(counter.tokens), sum(sent + received for sent, received, _ in counter.tokens), 0)
+                tokens = sum(sent + received for sent, received, _ in counter.tokens)
+                spent.spend(len(counter.tokens), tokens, sum(usd for usd, _ in counter.dollars))
             ids += [str(doc.id) for doc in docs]
             return docs
 

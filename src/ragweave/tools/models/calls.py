@@ -98,6 +98,11 @@ class Endpoint:
         return plain and not is_cached
 
     @property
+    def replays(self) -> bool:
+        """Whether the model's cache gives paid replies again as if they were new, as that of an evaluation does."""
+        return bool(getattr(getattr(self.client, "cache", None), "replays", False))
+
+    @property
     def own_stops(self) -> list[str]:
         """The stop sequences that the model was made or bound with: those of a call would replace them."""
         own = getattr(self.client, "stop", None) or getattr(self.client, "stop_sequences", None)

@@ -227,6 +227,12 @@ def tokens_of(message: BaseMessage, prompt: Sequence[BaseMessage]) -> tuple[int,
     return sent, written or wrote, not written and wrote > 0
 
 
+def is_free(message: BaseMessage) -> bool:
+    """Return whether a reply is out of a cache: LangChain then states that it cost nothing."""
+    usage: Any = getattr(message, "usage_metadata", None) or {}
+    return usage.get("total_cost") == 0
+
+
 # ---- how a reply ended
 
 Ending = Literal["stop", "length", "content_filter", "tool_calls", "failed", ""]
@@ -307,6 +313,8 @@ class CallCounter(BaseCallbackHandler):
     def __init__(self) -> None:
         self.tokens: list[tuple[int, int, bool]] = []
         """For each call: input tokens, output tokens, and whether they are estimated."""
+        self.dollars: list[tuple[float, int]] = [(0.0, 0)]
+        """What methods among the callers reported: US dollars, and the number of calls whose price is known."""
         self._prompts: dict[Any, list[BaseMessage]] = {}
 
     def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: Any, **_: Any) -> None:
@@ -323,6 +331,12 @@ class CallCounter(BaseCallbackHandler):
 
 _counter: ContextVar[CallCounter | None] = ContextVar("ragweave_call_counter", default=None)
 register_configure_hook(_counter, inheritable=True)
+
+
+def count_dollars(usd: float, calls: int) -> None:
+    """Add the price of calls to the counter of this context, if it has one: callbacks don't know it."""
+    if counter := _counter.get():
+        counter.dollars.append((usd, calls))
 
 
 @contextmanager
