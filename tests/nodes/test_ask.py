@@ -375,9 +375,12 @@ HALF = ({"delta": {"role": "assistant", "content": "Ada "}}, {"delta": {"content
 WHOLE = (*HALF, {"delta": {"content": "ner"}}, {"finish_reason": "stop"})
 
 
-def streamed(server: OpenAIServer, *questions: str) -> list[Any]:
+def streamed(server: OpenAIServer, *questions: str, fallback: OpenAIServer | None = None) -> list[Any]:
     """Return the states in which the questions end for one model, its replies streamed."""
-    graph = build_graph("concat", model=chat_model(f"openai:m?base_url={server.base_url}&max_retries=0"))
+    model = chat_model(f"openai:m?base_url={server.base_url}&max_retries=0")
+    if fallback:
+        model = model.with_fallbacks([chat_model(f"openai:other?base_url={fallback.base_url}")])
+    graph = build_graph("concat", model=model)
     states = []
     for question in questions:
         given: Any = {"question": question, "passages": ["Ada Brenner built the bridge at Alden."]}
@@ -406,6 +409,13 @@ def test_a_server_that_never_says_how_a_stream_ended_is_asked_once() -> None:
         states = streamed(server, "Who?", "Who built it?")
         assert (states[-1]["answer"], server.count) == ("Ada Brenner", 2)
         assert noted_by(states[-1]) == ["ending_unknown"]
+
+
+@pytest.mark.loopback
+def test_each_fallback_says_how_a_stream_ended_or_does_not() -> None:
+    with OpenAIServer([Stream(WHOLE), HttpFault(401)]) as server, OpenAIServer([Stream(WHOLE[:-1])]) as fallback:
+        states = streamed(server, "Who?", "Who built it?", fallback=fallback)
+        assert (states[-1]["answer"], fallback.count) == ("Ada Brenner", 1)
 
 
 @pytest.mark.loopback

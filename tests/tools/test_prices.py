@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage
 
 from ragweave import build_graph
 from ragweave.errors import UsageError
-from ragweave.testing import ScriptedModel
+from ragweave.testing import ModelCall, ScriptedModel
 from ragweave.tools.prices import VARIABLE, Price, price_of
 from ragweave.tools.providers import chat_model
 from ragweave.tools.replies import ReplyCache
@@ -60,11 +60,23 @@ def test_a_reply_out_of_a_cache_is_free(table: Path) -> None:
     assert [usage["priced_calls"] for usage in usages] == [1, 1]
 
 
-def test_a_reply_that_an_evaluation_has_paid_for_has_its_price(table: Path) -> None:
-    cache = ReplyCache(table.with_name("replies.sqlite"))
-    graph = build_graph("concat", model=cache.attach(Named(script=[PARIS]), "m"))
-    usages = [asyncio.run(graph.ainvoke(GIVEN))["usage"] for _ in range(2)]
-    assert [usage["usd"] for usage in usages] == [pytest.approx(0.003)] * 2
+def test_a_stored_reply_has_its_price_in_an_evaluation_alone(table: Path) -> None:
+    for run, price in (("", 0), ("evaluation", pytest.approx(0.003))):
+        cache = ReplyCache(table.with_name("replies.sqlite"), run=run)
+        graph = build_graph("concat", model=cache.attach(Named(script=[PARIS]), "m"))
+        usages = [asyncio.run(graph.ainvoke(GIVEN))["usage"] for _ in range(2)]
+        assert usages[1]["usd"] == price
+
+
+def test_a_fallback_has_a_price_of_its_own(table: Path) -> None:
+    def fails(_call: ModelCall) -> str:
+        raise ConnectionError("connection refused")
+
+    model = Named(script=fails).with_fallbacks([Named(script=[PARIS], model_name="gpt-4o")])
+    usage = build_graph("concat", model=model, max_cost_usd=1.0).invoke(GIVEN)["usage"]
+    assert usage["usd"] == pytest.approx(0.0011)
+    with pytest.raises(UsageError, match="the price of ScriptedModel"):
+        build_graph("concat", model=model.with_fallbacks([ScriptedModel()]), max_cost_usd=1.0).invoke(GIVEN)
 
 
 def test_openai_s_models_have_their_list_price(monkeypatch: pytest.MonkeyPatch) -> None:

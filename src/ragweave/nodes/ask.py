@@ -52,7 +52,6 @@ from ragweave.tools.models.messages import (
     Task,
     attach,
     ending_of,
-    is_free,
     reason_of,
     task_passage,
     text_of,
@@ -138,7 +137,7 @@ async def _ask(
     prompt = replace(prompt, values={**known, **prompt.values})
     endpoint, options = Endpoint(components.models.for_role(role)), get_runtime(Options).context
     if options.max_cost_usd is not None:
-        check_priced(endpoint.client)
+        check_priced(endpoint.model)
     if isinstance(endpoint.client, BaseDecisionModel):
         return [await _ask_decision_model(prompt, role, endpoint, config, caller)]
     call = _prepared(prompt, role, endpoint, components.prompts, state, options)
@@ -250,11 +249,11 @@ class _Call:
             )
         message = report.corrected(message)
         sent, received, estimated = tokens_of(message, self.messages)
-        free = is_free(message) and not self.endpoint.replays
-        dollars = _dollars(self.endpoint, 1, sent, received, free=free)
+        free, model = self.endpoint.is_free(message), self.endpoint.named(report.asked[1])
+        dollars = _dollars(model, 1, sent, received, free=free)
         usage = cost_of(self.role, 1, sent, received, estimated=estimated, dollars=dollars)
         ending = ending_of(message)
-        if fault := self._fault(message, ending, streamed=report.streamed):
+        if fault := self._fault(message, ending, report):
             return _broken(fault, usage)
         if self.learned:
             self.endpoint.learned.constraint = self.learned
@@ -284,18 +283,19 @@ class _Call:
         chance = sigmoid(log_odds(message)) if self.prompt.probability and text else None
         return _Answered(Reply(text, form, self.prompt.passages, message, probability=chance), usage, notes)
 
-    def _fault(self, message: BaseMessage, ending: Ending, *, streamed: bool) -> str:
+    def _fault(self, message: BaseMessage, ending: Ending, report: StreamReport) -> str:
         """Return how the provider broke off a reply; "" if it didn't.
 
-        A stream without an ending was broken off if the server has ever said how a reply ended. Before that it counts as
+        A stream without an ending was broken off if the model has ever said how a reply ended. Before that it counts as
         whole, since it has been shown and paid for.
         """
         if ending == "failed":
             return reason_of(message)
-        if not streamed:
-            return ""
-        self.endpoint.learned.says_ending |= bool(ending)
-        return "the stream ended without a reason" if self.endpoint.learned.says_ending and not ending else ""
+        say_ending = self.endpoint.learned.say_ending
+        if report.streamed and ending:
+            say_ending.add(report.asked)
+        cut = report.streamed and not ending and report.asked in say_ending
+        return "the stream ended without a reason" if cut else ""
 
     def _quotable(self) -> list[str]:
         """Return the texts of the prompt that a reply may repeat."""
@@ -362,8 +362,8 @@ Dollars: TypeAlias = tuple[float, int]
 """What calls cost in US dollars, and the number of those whose price is known."""
 
 
-def _dollars(endpoint: Endpoint, count: int, sent: int, received: int, *, free: bool = False) -> Dollars:
-    price = Price(0, 0) if free else price_of(endpoint.client)
+def _dollars(model: Any, count: int, sent: int, received: int, *, free: bool = False) -> Dollars:
+    price = Price(0, 0) if free else price_of(model)
     return (price.of(sent, received), count) if price else (0.0, 0)
 
 
@@ -405,7 +405,7 @@ async def _ask_decision_model(
     if estimated:
         sent = [estimate_tokens(str(request["state"])) for request in requests]
     written = sum(counts["output_tokens"] for counts in reported)
-    dollars = _dollars(endpoint, len(responses), sum(sent), written)
+    dollars = _dollars(endpoint.client, len(responses), sum(sent), written)
     usage = cost_of(role, len(responses), sum(sent), written, estimated=estimated, dollars=dollars)
     reply = Reply(form=filled, passages=prompt.passages, probability=chance)
     return _Answered(reply, usage, [note("decided", probabilities=chances)])

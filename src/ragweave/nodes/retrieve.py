@@ -67,9 +67,9 @@ def search_usage(counter: CallCounter, retrievals: int = 1) -> Usage:
     usage = no_usage()
     if counter.tokens:
         sent, received, estimated = zip(*counter.tokens, strict=True)
-        usd, priced = (sum(column) for column in zip(*counter.dollars, strict=True))
-        cost = len(sent), sum(sent), sum(received)
-        usage = cost_of("retriever", *cost, estimated=any(estimated), dollars=(usd, priced))
+        dollars = sum(usd for usd, _ in counter.dollars), sum(calls for _, calls in counter.dollars)
+        total = len(sent), sum(sent), sum(received)
+        usage = cost_of("retriever", *total, estimated=any(estimated), dollars=dollars)
     return {**usage, "retrievals": retrievals}
 
 

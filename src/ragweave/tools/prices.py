@@ -23,7 +23,7 @@ from pydantic import NonNegativeFloat, TypeAdapter
 from ragweave.errors import UsageError
 from ragweave.tools.models import ChatModel
 from ragweave.tools.models.extractive import ExtractiveChat
-from ragweave.tools.models.roles import unbound
+from ragweave.tools.models.roles import models_in, name_of, unbound
 
 VARIABLE = "RAGWEAVE_PRICES"
 _DATE = re.compile(r"-\d{4}-\d\d-\d\d$")
@@ -54,7 +54,7 @@ def price_of(model: ChatModel) -> Price | None:
         UsageError: The table that `RAGWEAVE_PRICES` names cannot be read.
     """
     target = unbound(getattr(unbound(model), "chat", model))  # a decision model may ask a chat model
-    name = str(getattr(target, "model_name", "") or getattr(target, "model", "") or "")
+    name = name_of(target)
     if not name:
         return None
     listed = _named(name, _own_table(os.environ.get(VARIABLE, "")))
@@ -62,15 +62,15 @@ def price_of(model: ChatModel) -> Price | None:
 
 
 def check_priced(model: ChatModel, limit: str = "max_cost_usd") -> None:
-    """Check that what a model costs is known, which a limit needs; the embedded one is free.
+    """Check that what a model and its fallbacks cost is known, which a limit needs; the embedded one is free.
 
     Raises:
         UsageError: The model has no price.
     """
-    target = unbound(model)
-    if price_of(model) is None and not isinstance(target, ExtractiveChat):
-        name = getattr(target, "model_name", "") or getattr(target, "model", "") or type(target).__name__
-        raise UsageError(f"{limit} needs the price of {name}: name it in the file of {VARIABLE}")
+    for target, _ in models_in(model):
+        if price_of(target) is None and not isinstance(target, ExtractiveChat):
+            name = name_of(target) or type(target).__name__
+            raise UsageError(f"{limit} needs the price of {name}: name it in the file of {VARIABLE}")
 
 
 def _named(name: str, table: Mapping[str, Price]) -> Price | None:

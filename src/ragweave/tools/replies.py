@@ -75,12 +75,11 @@ def asking() -> Iterator[QuestionCalls]:
 class ReplyCache(BaseCache):
     """A cache for LangChain's chat models; safe for threads, tasks and several processes."""
 
-    replays = True
-    """Usage states what a stored reply cost, so that a run that goes on reports what one without a break does."""
-
     def __init__(self, path: str | Path, run: str = "") -> None:
         """Open a file; `run` distinguishes its calls from those of other runs in the file."""
         self._run, self._lock = run, threading.Lock()
+        self.replays = bool(run)
+        """Whether a stored reply counts as one that is paid for: a run that goes on reports what an unbroken one does."""
         self._model = self._server = ""
         self._reads_tasks = False
         self._path = path

@@ -16,13 +16,14 @@ from typing import Any, Literal
 from langchain_core.caches import BaseCache
 from langchain_core.exceptions import ContextOverflowError, ModelError
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableParallel, RunnableSequence
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ValidationError
 
 from ragweave.errors import PromptTooLongError, RagweaveError
-from ragweave.tools.models.roles import bound_settings, unbound, with_each
+from ragweave.tools.models.roles import models_in, name_of, with_each
 
 Constraint = Literal["bounded", "unbounded", "none"]
 """How replies can be constrained to a form: with its length limits, without them, or not at all."""
@@ -46,8 +47,8 @@ class Learned:
 
     constraint: Constraint | None = None
     refused: set[str] = field(default_factory=set)
-    says_ending: bool = False
-    """Whether its streams say how a reply ended: once one did, all do."""
+    say_ending: set[tuple[str, str]] = field(default_factory=set)
+    """The models, of those with fallbacks, whose streams say how a reply ended: once one did, all do."""
     next_call: float = 0.0
     """When it may be called again (`time.monotonic`), as it said in `Retry-After`."""
 
@@ -58,7 +59,7 @@ class Endpoint:
     def __init__(self, model: Any) -> None:
         """Unwrap a model from its bindings, retries and fallbacks."""
         self.model = model
-        self.client: Any = unbound(model)
+        self.client, self._bound = next(models_in(model))
         """The chat model itself; of one with fallbacks, the first."""
         self.profile: Mapping[str, Any] = getattr(self.client, "profile", None) or {}
         """What LangChain knows about the model, such as its context size."""
@@ -68,6 +69,11 @@ class Endpoint:
         """What is stored with the model object, and so with its copies."""
         learned: Learned = vars(self.client).setdefault("_ragweave_learned", Learned())
         return learned
+
+    def named(self, name: str) -> Any:
+        """Return the model inside that has a name; the first if there is none."""
+        inside = (model for model, _ in models_in(self.model))
+        return next((model for model in inside if name and name == name_of(model)), self.client)
 
     def takes(self, setting: str) -> bool:
         """Say whether a setting may be sent.
@@ -97,16 +103,16 @@ class Endpoint:
         plain = issubclass(kind, base) and kind._agenerate is base._agenerate and kind._astream is base._astream
         return plain and not is_cached
 
-    @property
-    def replays(self) -> bool:
-        """Whether the model's cache gives paid replies again as if they were new, as that of an evaluation does."""
-        return bool(getattr(getattr(self.client, "cache", None), "replays", False))
+    def is_free(self, reply: BaseMessage) -> bool:
+        """Say whether a reply is out of a cache, as LangChain states by its cost; an evaluation's counts as new."""
+        usage: Any = getattr(reply, "usage_metadata", None) or {}
+        return usage.get("total_cost") == 0 and not getattr(getattr(self.client, "cache", None), "replays", False)
 
     @property
     def own_stops(self) -> list[str]:
         """The stop sequences that the model was made or bound with: those of a call would replace them."""
         own = getattr(self.client, "stop", None) or getattr(self.client, "stop_sequences", None)
-        lists = [*(table.get("stop") for table in bound_settings(self.model)), own]
+        lists = [self._bound.get("stop"), own]
         return [text for stops in lists if stops for text in ([stops] if isinstance(stops, str) else stops)]
 
     @property
@@ -163,10 +169,9 @@ def _with_settings(model: Any, settings: Mapping[str, Any], bound: Mapping[str, 
     update, more = {}, {}
     for name, value in settings.items():
         names = (name, *_ALIASES.get(name, ()))
-        field_name = next((own for own in names if own in type(model).model_fields), None)
         if bound.keys() & names:
             continue
-        if field_name:
+        if field_name := next((own for own in names if own in type(model).model_fields), None):
             own = getattr(model, field_name) if name == "max_tokens" and field_name in model.model_fields_set else None
             update[field_name] = min(own, value) if own and own > 0 else value
         elif name in _LOGPROBS:

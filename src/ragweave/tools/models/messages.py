@@ -227,12 +227,6 @@ def tokens_of(message: BaseMessage, prompt: Sequence[BaseMessage]) -> tuple[int,
     return sent, written or wrote, not written and wrote > 0
 
 
-def is_free(message: BaseMessage) -> bool:
-    """Return whether a reply is out of a cache: LangChain then states that it cost nothing."""
-    usage: Any = getattr(message, "usage_metadata", None) or {}
-    return usage.get("total_cost") == 0
-
-
 # ---- how a reply ended
 
 Ending = Literal["stop", "length", "content_filter", "tool_calls", "failed", ""]
@@ -282,13 +276,20 @@ def reason_of(message: BaseMessage) -> str:
 
 
 class StreamReport(BaseCallbackHandler):
-    """What the stream of a call shows that its joined message doesn't."""
+    """What a call shows that its joined message doesn't."""
 
     run_inline = True
 
     def __init__(self) -> None:
         self.streamed = False
+        self.asked = ("", "")
+        """Provider and name of the model that was asked last: of several, as with fallbacks, the one that replied."""
         self._usages: list[UsageMetadata] = []
+
+    def on_chat_model_start(self, *_: Any, metadata: Any = None, **__: Any) -> None:
+        """Take the names of the model."""
+        known = metadata or {}
+        self.asked = known.get("ls_provider", ""), known.get("ls_model_name", "")
 
     def on_llm_new_token(self, token: Any, *, chunk: Any = None, **_: Any) -> None:
         """Take a piece of the reply."""
@@ -313,7 +314,7 @@ class CallCounter(BaseCallbackHandler):
     def __init__(self) -> None:
         self.tokens: list[tuple[int, int, bool]] = []
         """For each call: input tokens, output tokens, and whether they are estimated."""
-        self.dollars: list[tuple[float, int]] = [(0.0, 0)]
+        self.dollars: list[tuple[float, int]] = []
         """What methods among the callers reported: US dollars, and the number of calls whose price is known."""
         self._prompts: dict[Any, list[BaseMessage]] = {}
 

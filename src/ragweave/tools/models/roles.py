@@ -56,26 +56,20 @@ class LogprobScorer(Protocol):
 
 
 def unbound(target: object) -> Any:
-    """Return the runnable inside `.bind(…)`, `.with_config(…)` and `.with_retry(…)`; anything else unchanged.
-
-    Of a runnable with fallbacks, it is the first.
-    """
-    *_, inside = _layers(target)
-    return inside
+    """Return the runnable inside bindings and retries, of one with fallbacks the first; anything else unchanged."""
+    return next(models_in(target))[0]
 
 
-def bound_settings(target: object) -> Iterator[dict[str, Any]]:
-    """Yield the settings of a runnable's bindings, the outermost first."""
-    return (dict(layer.kwargs) for layer in _layers(target) if isinstance(layer, RunnableBindingBase))
-
-
-def _layers(target: Any) -> Iterator[Any]:
-    """Yield a runnable and what is inside it, down to the runnable itself."""
-    yield target
+def models_in(target: Any, bound: Mapping[str, Any] | None = None) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    """Yield the models inside bindings, retries and fallbacks, each with what is bound to it."""
+    bound = bound or {}
     if isinstance(target, RunnableBindingBase):
-        yield from _layers(target.bound)
+        yield from models_in(target.bound, {**target.kwargs, **bound})
     elif isinstance(target, RunnableWithFallbacks):
-        yield from _layers(target.runnable)
+        for model in target.runnables:
+            yield from models_in(model, bound)
+    else:
+        yield target, bound
 
 
 def with_each(
@@ -93,6 +87,11 @@ def with_each(
         first, *others = (with_each(model, change, bound) for model in target.runnables)
         return target.model_copy(update={"runnable": first, "fallbacks": others})
     return change(target, bound)
+
+
+def name_of(model: Any) -> str:
+    """Return the name that a model's server knows it by; "" if it has none."""
+    return str(getattr(model, "model_name", "") or getattr(model, "model", "") or "")
 
 
 def trained_role(model: Any) -> str | None:
