@@ -135,6 +135,54 @@ def test_what_stands_in_a_passage_is_an_answer_whatever_words_it_holds(answer: s
 
 
 @pytest.mark.parametrize(
+    "answer",
+    [
+        "We do not ship to Alaska or Hawaii.",
+        "I don't eat meat.",
+        "We do not share personal information.",
+        "Insufficient memory",
+        "Not enough disk space",
+        "Any of the branches",
+        "No personal data",
+        "Lunch is not provided.",
+        "We cannot accept cheques since 2020.",
+        "Unable to connect",
+        "Page not found",
+        "没有包含早餐。",
+        "朝食は含まれません。",
+    ],
+)
+def test_a_rule_or_a_fact_that_says_no_is_an_answer_where_a_passage_says_it(answer: str) -> None:
+    seen = f"Of our rules: {answer} That is all."
+    assert read.answer(answer, seen=seen) == answer.rstrip(".。")
+    assert read.answer(answer, "long", seen=seen) == answer
+    assert read.answer(answer, seen="Of our rules: none is new.") == "Unknown"
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "Not available",
+        "Not given.",
+        "We cannot",
+        "No data",
+        "I'm not sure.",
+        "I have no idea.",
+        "I do not know who came.",
+        "We cannot tell from the letters alone.",
+        "There is no information.",
+        "Information not available.",
+        "It is not mentioned.",
+        "没有提到。",
+        "不清楚。",
+        "情報がありません。",
+    ],
+)
+def test_a_refusal_speaks_of_knowing_even_where_a_passage_says_the_same(refusal: str) -> None:
+    assert read.answer(refusal, seen=f"He wrote: {refusal} That was all.") == "Unknown"
+
+
+@pytest.mark.parametrize(
     "refusal",
     [
         "Unknown",

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from langchain_core.documents import Document
 
-from ragweave.nodes.refusals import DECLINES, WORDS
+from ragweave.nodes.refusals import DECLINES, KNOWING, WORDS
 from ragweave.state import UNKNOWN, AnswerType
 from ragweave.tools.citations import without_marks
 from ragweave.tools.models.messages import without_thoughts
@@ -106,13 +106,15 @@ def is_unknown(reply: str, seen: str = "") -> bool:
 def _without_names(text: str, seen: str) -> str:
     """Return a text without the names that stand in `seen`.
 
-    Nothing is left of a title that stands there in quotes, or of a sentence of five words or more, unless it is the
-    first person's.
+    Nothing is left of a title that stands there in quotes, or of a sentence, unless it speaks of knowing and is short or
+    the first person's.
     """
     if re.search(rf"[«„“\"《「『‹] ?{re.escape(text.strip(_AROUND + '«»《》「」『』„'))} ?[»“”\"》」』›]", seen):
         return ""
     folded, sentence = (" ".join(words.casefold().split()) for words in (seen, bare(text)))
-    if sentence.count(" ") >= 4 and sentence in folded and not sentence.startswith(("i ", "we ")):
+    is_common = KNOWING.search(sentence) or (sentence.count(" ") < 2 and DECLINES.fullmatch(sentence))
+    is_own = sentence.count(" ") < 4 or sentence.startswith(("i ", "we "))
+    if sentence in folded and not (is_common and is_own):
         return ""
 
     def rest(name: re.Match[str]) -> str:

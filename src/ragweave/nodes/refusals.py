@@ -70,3 +70,12 @@ _KOREAN = (
 )
 DECLINES = re.compile("|".join((_ENGLISH, _GERMAN, _FRENCH, _SPANISH, _CHINESE, _JAPANESE, _KOREAN)))
 """How a sentence declines, in case-folded text."""
+
+KNOWING = re.compile(
+    r"\b(?:know\w*|unknown|unclear|clear|sure|idea|clue|tell|says?|said|find|determin\w+|answer\w*|mention\w*|stated"
+    r"|specified|understand|remember)\b"
+    r"|(?:\A|\b(?:no|any|enough|insufficient|the|this|that) )(?:information|data|details?)\b"
+    r"|\b(?:weiss|(?:un)?(?:bekannt|klar)|erwähnt|antwort|sais|sait|(?:in)?connue?s?|réponse|sé|sabe\w*|(?:des)?conoc\w+"
+    r"|respuesta)\b|知|清楚|明|详|确定|回答|答|提到|提及|信息|わか|分か|判|情報|記載|알|모르|모른|몰라|정보|언급"
+)
+"""What a refusal speaks of, in case-folded text: that something is not known, unlike a rule or a fact that is negated."""
