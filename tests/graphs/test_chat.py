@@ -91,6 +91,49 @@ def test_an_unusable_restatement_leaves_the_question_as_asked(restated: str) -> 
     assert graph.invoke({"messages": turns})["question"] == "And when?"
 
 
+STANDS_ALONE = [
+    "Compare these two:\n- the bridge at Alden\n- the lighthouse of Norhaven\nWhich is older?",
+    "I have read that the town hall at Alden burned down.\n\nWhen was that, and who had designed it?",
+    "What does the handbook say on the question: may the bridge be closed?",
+]
+
+
+def asked_after(reply: str | AIMessage, question: str) -> str:
+    model = ScriptedModel(script=lambda call: reply if "Rewrite" in call.text else "Ada")
+    graph = build_chat("concat", model=model, retriever=RecordingRetriever())
+    turns = [("user", "Who built it?"), ("ai", "Ada"), ("user", question)]
+    return str(graph.invoke({"messages": turns})["question"])
+
+
+@pytest.mark.parametrize("question", STANDS_ALONE)
+@pytest.mark.parametrize("lead", ["", "Rewritten: ", "**Rewritten question:**\n\n"])
+def test_every_line_of_a_restatement_is_asked(question: str, lead: str) -> None:
+    assert asked_after(lead + question, question) == question
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "When was the bridge at Alden built?",
+        "When was the bridge at Alden built?\nAssistant: 1931\nUser: And by whom?",
+        "Last question: When was the bridge at Alden built?",
+        "Sure, here is the rewritten question: When was the bridge at Alden built?",
+        "Here is the standalone version:\n\nWhen was the bridge at Alden built?\n\nIt names the bridge.",
+        AIMessage(
+            "Rewritten: When was the bridge at Alden built?\n\nConversation:\nUser: Who",
+            response_metadata={"finish_reason": "length"},
+        ),
+    ],
+)
+def test_what_stands_around_a_restatement_is_not_asked(reply: str | AIMessage) -> None:
+    assert asked_after(reply, "And when?") == "When was the bridge at Alden built?"
+
+
+def test_a_restatement_that_was_cut_leaves_the_question_as_asked() -> None:
+    cut = AIMessage("Why was the bridge that Ada Brenner", response_metadata={"finish_reason": "length"})
+    assert asked_after(cut, "Why did she build it?") == "Why did she build it?"
+
+
 def test_a_conversation_needs_a_question() -> None:
     with pytest.raises(UsageError, match="the last message must be a question"):
         chat()[0].invoke({"messages": [("user", "Who?"), ("ai", "Ada")]})

@@ -4,6 +4,7 @@ A follow-up ("and who wrote it?") is rewritten to stand alone before the method 
 conversational retrieval: Elgohary et al. 2019 (CANARD), Anantha et al. 2021 (QReCC).
 """
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -22,12 +23,13 @@ from ragweave.graphs.build import build_graph
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
-from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts, PromptText, template_of
-from ragweave.nodes.read import is_unknown, phrase
+from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts, PromptText, Reply, template_of
+from ragweave.nodes.read import bare, is_unknown, plain
 from ragweave.nodes.runner import Caller, Components, FunctionNode, Node
 from ragweave.state import Citation, Note, RAGOutput, Status, Usage, add_usage, merge_notes
 from ragweave.state.passages import heading_of
 from ragweave.tools.footnotes import cited_message
+from ragweave.tools.models.messages import ending_of
 from ragweave.tools.models.roles import ChatModel, Models
 from ragweave.tools.providers import chat_model
 from ragweave.tools.text.words import estimate_message_tokens, first_tokens
@@ -106,9 +108,27 @@ def restate(state: ChatState, _options: Options) -> Asking[Form, dict[str, Any]]
     asked = [str(message.text) for message in reversed(history) if message.type == "human"]
     values = {"history": shown, "earlier": asked}
     reply = yield Prompt("restate", values, max_tokens=QUERY_TOKENS, task="restate")
-    question = phrase(reply.text, "rewritten", "question")
+    question = _restated(reply, state["question"])
     is_question = 0 < len(question) <= MAX_QUESTION_CHARACTERS and ("?" in question or not is_unknown(question))
     return {"question": question if is_question else state["question"]}
+
+
+_HEADING = re.compile(r"^[^\n]*[:：][*_ ]*\n\s*", re.M)
+_LEAD = re.compile(r"\A\W*(?:[\w',]+ ){0,5}(?:question|rewritten)[*_ ]*[:：]\s*", re.I)
+_BREAK = re.compile(r"\n\s*\n|\n(?=\W*(?:conversation|last question|user|assistant)[*_ ]*:)", re.I)
+
+
+def _restated(reply: Reply[Form], question: str) -> str:
+    """Return a reply's restatement, without a heading or a lead; "" if it was cut.
+
+    It has as many paragraphs as the question: what follows is a remark, or the next turn of a model that runs on.
+    """
+    text = plain(reply.text)
+    heading = None if _HEADING.search(question) else _HEADING.match(text)
+    text = _LEAD.sub("", text[heading.end() :] if heading else text)
+    paragraphs, count = _BREAK.split(text), len(_BREAK.split(question))
+    is_cut = len(paragraphs) <= count and reply.message is not None and ending_of(reply.message) == "length"
+    return "" if is_cut else bare("\n\n".join(paragraphs[:count]))
 
 
 def reply(state: ChatState) -> dict[str, Any]:
