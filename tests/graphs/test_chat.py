@@ -134,6 +134,24 @@ def test_a_restatement_that_was_cut_leaves_the_question_as_asked() -> None:
     assert asked_after(cut, "Why did she build it?") == "Why did she build it?"
 
 
+def test_a_turn_that_fails_leaves_no_answer_of_the_turn_before() -> None:
+    def fails(call: ModelCall) -> str:
+        if call.node == "concat" and "When was" in call.last:
+            raise ValueError("down")
+        return "When was the bridge at Alden built?" if "Rewrite" in call.text else "Ada Brenner"
+
+    graph = build_chat(
+        "concat", model=ScriptedModel(script=fails), retriever=RecordingRetriever(), checkpointer=InMemorySaver()
+    )
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    graph.invoke({"messages": [("user", "Who made the bridge?")]}, thread)
+    with pytest.raises(ValueError, match="down"):
+        graph.invoke({"messages": [("user", "And when?")]}, thread)
+    left = graph.get_state(thread).values
+    assert (left["question"], left["answer"], left["status"]) == ("When was the bridge at Alden built?", "", "unknown")
+    assert (left["passages"], left["citations"], left["structured_response"]) == ([], [], None)
+
+
 def test_a_conversation_needs_a_question() -> None:
     with pytest.raises(UsageError, match="the last message must be a question"):
         chat()[0].invoke({"messages": [("user", "Who?"), ("ai", "Ada")]})

@@ -18,7 +18,7 @@ from langgraph.types import Checkpointer
 from typing_extensions import TypedDict
 
 from ragweave.errors import UsageError
-from ragweave.graphs.base import RETRY, Graph, Method, MethodGraph
+from ragweave.graphs.base import RETRY, Graph, Method, MethodGraph, empty_state
 from ragweave.graphs.build import build_graph
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form
@@ -89,7 +89,9 @@ def turn(state: ChatState) -> dict[str, Any]:
     last = state["messages"][-1] if state.get("messages") else None
     if last is None or last.type != "human" or not str(last.text).strip():
         raise UsageError("the last message must be a question from the user, in text")
-    return {"question": str(last.text).strip(), "usage": None, "notes": None}
+    empty = empty_state(ChatState)
+    del empty["messages"]
+    return {**empty, "question": str(last.text).strip(), "status": "unknown"}
 
 
 @model_node("restater")
