@@ -31,6 +31,16 @@ def test_every_sentence_is_quoted_or_left_without_quotes() -> None:
     assert [bool(citation["quotes"]) for citation in out["citations"]] == [True, False] * 4
 
 
+def test_a_section_has_no_headings_and_keeps_its_code() -> None:
+    out, _ = run(f"# The bridge\n{SAID}\n```sh\n# open it\nbridge --open\n```", max_sections=0)
+    assert out["answer"].endswith(f"{SAID}\n```sh\n# open it\nbridge --open\n```")
+    assert "# The bridge" not in out["answer"].replace("## ", "")
+    assert [citation["text"] for citation in out["citations"]] == [
+        "The bridge at Alden was built by Ada Brenner in 1931.",
+        "It sings <b>at night</b>.",
+    ]
+
+
 @pytest.mark.parametrize("limit", [{"max_calls": 3}, {"max_total_tokens": 300}])
 def test_a_budget_ends_the_report(limit: dict[str, int]) -> None:
     out, model = run(**limit)

@@ -271,6 +271,15 @@ def test_a_quoted_passage_is_not_an_echo() -> None:
     assert "prompt_echoed" not in events(ScriptedModel(script=[CARDS[0].page_content]))
 
 
+@pytest.mark.parametrize("name", ["concat", "cot", "flare", "research"])
+def test_a_long_answer_reaches_the_output_uncut_and_with_its_code(name: str) -> None:
+    code = "```python\nsecond = items[1]\n```"
+    reply = f"Take this:\n{code}\n" + " ".join(f"Sentence {number} says something." for number in range(1000))
+    model = ScriptedModel(script=lambda call: '{"questions": []}' if call.form else reply)
+    out = build_graph(name, model=model, retriever=few(), citations=False).invoke({**ASK, "answer_type": "long"})
+    assert reply in out["answer"]
+
+
 def test_a_reply_that_cannot_be_read_is_noted() -> None:
     assert "reply_unreadable" in events(ScriptedModel(script=["hm"]), "crag")
 

@@ -262,6 +262,38 @@ def test_a_model_s_own_marks_are_no_part_of_a_long_answer() -> None:
     assert read.answer("See [1](https://example.org).", "long") == "See [1](https://example.org)."
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Use an index:\n```python\nsecond = items[1]\nprint(second)  # see [2]\n```\nIt counts from zero.",
+        "Take items[1] of the list.",
+        "The score lies in [1, 5] and the default is 3.",
+        'Send {"answer": 42, "id": 7} to the endpoint. It returns the status.',
+        "".join(f"Sentence {number} says something of its own. " for number in range(900)).strip(),
+    ],
+)
+def test_a_long_answer_keeps_all_of_its_text(text: str) -> None:
+    assert read.answer(text, "long", shown=4) == text
+
+
+def test_marks_of_passages_that_were_shown_are_no_part_of_a_long_answer() -> None:
+    reply = "Ada[1], born in 1901[2] in Verra [1, 4], built it[3]."
+    assert read.answer(reply, "long", shown=4) == "Ada, born in 1901 in Verra, built it."
+    assert read.answer("该桥[1]由艾达建造[2]。", "long") == "该桥由艾达建造。"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"answer": "It opened in 1931."}',
+        '```json\n{"answer": "It opened in 1931."}\n```',
+        "```\nIt opened in 1931.\n```",
+    ],
+)
+def test_what_wraps_a_whole_long_answer_is_no_part_of_it(reply: str) -> None:
+    assert read.answer(reply, "long") == "It opened in 1931."
+
+
 def test_a_title_in_quotes_is_an_answer_and_a_repeated_question_is_none() -> None:
     seen = "他写了《未知的世界》。彼女は『わからないこと』を書いた。"
     assert read.answer("未知的世界", seen=seen) == "未知的世界"
@@ -332,4 +364,5 @@ def test_no_reply_hangs_the_reader(unit: str) -> None:
     )
     for reader in (read.is_unknown, read.listed, read.phrase):
         reader(reply)
+    read.answer(reply * 10, "long")
     read.ids(reply, 1, 20)

@@ -37,6 +37,16 @@ def test_a_short_answer_is_supported_by_the_sentence_that_holds_it() -> None:
     assert quoted("When was the bridge opened?", "1932") == [["The bridge at Alden was opened in 1932."]]
 
 
+def test_code_is_no_claim() -> None:
+    answer = "It was painted grey.\n```python\npaint(bridge)\n```\nIt has five arches."
+    assert quoted("What of the bridge?", answer, "long") == [
+        ["It was painted grey."],
+        ["It has five arches of granite."],
+    ]
+    shown = with_marks(answer, cite("What of the bridge?", answer, PASSAGES, "long"))
+    assert shown == "It was painted grey. [1]\n```python\npaint(bridge)\n```\nIt has five arches. [2]"
+
+
 def test_of_sentences_that_hold_it_the_one_nearer_to_the_question_wins() -> None:
     twice = [Document("Grey is dull. The roof is grey. The bridge is grey.", id="a")]
     (citation,) = cite("What colour is the bridge?", "grey", twice)

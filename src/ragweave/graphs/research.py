@@ -9,6 +9,7 @@ model (`tools/citations.py`). Each round writes one section, so a budget can end
 resume it: `graph.invoke(None, config)`.
 """
 
+import re
 from typing import Annotated, Any
 
 from langgraph.graph import END
@@ -28,7 +29,7 @@ from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_no
 from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import candidate, passages_read
 from ragweave.state import UNKNOWN, Citation, RAGState, note
-from ragweave.tools.citations import cite
+from ragweave.tools.citations import CODE, cite
 from ragweave.tools.models.budget import current_budget
 from ragweave.tools.text.untrusted import one_line
 from ragweave.tools.text.words import normalize_answer
@@ -81,6 +82,7 @@ PROMPTS: Prompts = {
     ],
     "section": [("system", READER), ("human", _SECTION)],
 }
+_CODE_OR_HEADING = re.compile(rf"{CODE}|(?P<heading>^[ \t]*#[^\n]*\n?)", re.M)
 
 
 @model_node("generator")
@@ -106,10 +108,11 @@ def write(state: ResearchState, options: ResearchOptions) -> Asking[Form, Resear
     question = state["plan"][number]
     values = {"question": question, "answer_type": "long", "unknown": UNKNOWN_CLAUSE if options.unknown else ""}
     reply = (yield Prompt("section", values, passages)) if passages else Reply[Form]()
-    text = "\n".join(line for line in reply.text.splitlines() if not line.lstrip().startswith("#"))
+    text = _CODE_OR_HEADING.sub(lambda part: "" if part["heading"] else part[0], reply.text)
+    seen = read.text_read(question, reply.passages)
     section: Section = {
         "question": question,
-        "text": read.answer(text, "long", seen=read.text_read(question, reply.passages)),
+        "text": read.answer(text, "long", seen=seen, shown=len(reply.passages)),
         "passages": reply.ids,
     }
     return {"sections": [*state["sections"], section]}

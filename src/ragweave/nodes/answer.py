@@ -137,7 +137,8 @@ def answer_node(
 
         def answer_in(text: str) -> str:
             conclusion = concluding(text, read_as)
-            answer = read.answer(conclusion, read_as, reasoning=reasoning and read_as != "long", seen=seen)
+            reasons_first, shown = reasoning and read_as != "long", len(branch["passages"])
+            answer = read.answer(conclusion, read_as, reasoning=reasons_first, seen=seen, shown=shown)
             return UNKNOWN if copies and read.copied(answer, copies, seen) else answer
 
         rated = (yield from insufficient(branch["passages"], options)) if options.sufficient_context else ()

@@ -260,7 +260,7 @@ class _Call:
         offered = self.form is not None or bool(self.prompt.tools)
         full = text_of(message, called=offered)
         own = without_echo(full, self.messages, self._quotable())
-        text = _before(read.plain(own), self.prompt.stop)
+        text = _before((read.whole if self.prompt.asks_long else read.plain)(own), self.prompt.stop)
         if form is None and self.prompt.form and text:
             form = self.prompt.form.from_text(text)
         notes = [*self.dropped_notes(), *(note("setting_refused", setting=name) for name in self.refused)]

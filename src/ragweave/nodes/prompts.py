@@ -84,6 +84,12 @@ class Prompt(Generic[FormT]):
     role: RoleName | None = None
     """The role of the model that is asked; None: the node's."""
 
+    @property
+    def asks_long(self) -> bool:
+        """Whether the reply is a long answer, or may be: it is read uncut, with its code."""
+        wanted = self.values.get("answer_type") == "long" and self.task in ("answer", "reason", "step")
+        return wanted and self.form is None
+
     def again(self, reply: Reply[Any], request: str) -> Self:
         """Return a prompt that asks for something short after a reply to this one."""
         turns = [AIMessage(reply.text), HumanMessage(request)]

@@ -27,6 +27,7 @@ MAX_QUERY_CHARACTERS = 2000
 
 
 _FENCE = re.compile(r"^[ \t]*```[^\n]*$", re.M)
+_WRAP = re.compile(r"\A```[ \t]*\n([^`]*)```\Z")
 _AROUND = " \t\r\n*_`\"'“”‘’\ufeff\u200b"
 _ANSWER = re.compile(
     r"\b(?:so|thus|hence|therefore),? (?:the |my )?(?:final |correct |short )?answer(?: is|[:：])\s*[:：]?"
@@ -65,7 +66,12 @@ def plain(reply: str) -> str:
     """Return a reply, bounded, without thoughts and code fences."""
     half = MAX_CHARACTERS // 2
     text = reply if len(reply) <= MAX_CHARACTERS else f"{reply[:half]}\n{reply[-half:]}"
-    return _FENCE.sub("", without_thoughts(text)).replace("’", "'").strip()
+    return _FENCE.sub("", whole(text)).strip()
+
+
+def whole(reply: str) -> str:
+    """Return a reply without thoughts, and without a code fence that names no language and holds all of it."""
+    return _WRAP.sub(r"\1", without_thoughts(reply)).replace("’", "'").strip()
 
 
 def bare(text: str) -> str:
@@ -130,19 +136,21 @@ def _last_mark(text: str) -> int:
     return max((end for end in ends if re.search(r"\w", text[end : end + 400])), default=0)
 
 
-def answer(reply: str, kind: AnswerType = "short", *, reasoning: bool = False, seen: str = "") -> str:
+def answer(reply: str, kind: AnswerType = "short", *, reasoning: bool = False, seen: str = "", shown: int = 0) -> str:
     """Return a reply's answer: what follows its last "the answer is", else its first line.
 
     Args:
         reply: The reply.
-        kind: A long answer is the whole text, without a label; yes_no is one word.
+        kind: A long answer is the whole text with its code, without a label; yes_no is one word.
         reasoning: Whether the reply reasons first; without a conclusion, it then has no answer.
         seen: What the model was shown (`text_read`): what stands there word for word is not a refusal.
+        shown: How many passages it was shown; 0: not known.
     """
-    text = without_marks(_json_answer(plain(reply)), seen)
     if kind == "long":
+        text = without_marks(_json_answer(whole(reply), alone=True), seen, shown)
         long = _LABEL.sub("", text[_last_mark(text) if reasoning else 0 :]).strip()
         return UNKNOWN if is_unknown(long, seen) else long
+    text = without_marks(_json_answer(plain(reply)), seen, anywhere=True)
     at = _last_mark(text)
     conclusion = _conclusion(text, at)
     line = next((line for line in conclusion.splitlines() if re.search(r"\w", line)), "")
@@ -179,12 +187,14 @@ def _verdict(line: str, text: str) -> str:
     return "Yes" if word["yes"] or ((word["not"] is None) == (word["true"] is not None) and not word["no"]) else "No"
 
 
-def _json_answer(text: str) -> str:
+def _json_answer(text: str, *, alone: bool = False) -> str:
+    """Return the answer that the first JSON object in a text gives, or the object that is all of it (`alone`)."""
+    body = _FENCE.sub("", text).strip()
     try:
-        value, _ = json.JSONDecoder().raw_decode(text, text.index("{"))
+        value, end = json.JSONDecoder().raw_decode(body, 0 if alone else body.index("{"))
     except (ValueError, RecursionError):
         return text
-    if not isinstance(value, dict) or "answer" not in value:
+    if not isinstance(value, dict) or "answer" not in value or (alone and end < len(body)):
         return text
     return "" if value["answer"] is None else str(value["answer"])
 

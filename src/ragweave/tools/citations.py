@@ -32,12 +32,17 @@ _MAX_QUOTES = 3
 """Maximum number of quotes of a claim (as in ALCE), headers of tables not counted."""
 
 
+CODE = r"```[\s\S]*?(?:```|\Z)"
+"""A block of code in Markdown; a reply may be cut off before its end."""
+_CODE = re.compile(CODE)
 _MARKS = re.compile(
-    r"`[^`\n]*`|(?P<before>(?<!\w)\w{0,40}|)(?P<marks>(?:[ \t]?(?:\[\^?[1-9]\d{0,2}(?:[ ,;–-]{1,2}\^?\d{1,3}){0,9}\](?!\()"
-    r"|[\[(](?:passages?|sources?|documents?) \d{1,3}(?:(?:, ?| and )\d{1,3}){0,9}[\])]|【\d[^】\n]{0,80}】))+)",
+    rf"{CODE}|`[^`\n]*`"
+    r"|(?P<before>(?<!\w)\w{0,40}|)(?P<marks>(?:[ \t]?(?:\[\^?[1-9]\d{0,2}(?:[ ,;–-]{1,2}\^?\d{1,3}){0,9}\](?!\()"
+    r"|[\[(](?:passages?|sources?|documents?) \d{1,3}(?:(?:, ?| and )\d{1,3}){0,9}[\])]|【\d[^】\n]{0,80}】))+)"
+    r"(?P<ends>(?=[ \t]*(?:[.,!?。，、！？\n]|\Z)))?",
     re.I,
 )
-"""Code; or a word and the marks of sources after it."""
+"""Code; or a word, the marks of sources after it, and whether a clause ends there."""
 
 
 class _Line(NamedTuple):
@@ -59,7 +64,7 @@ def cite(question: str, answer: str, passages: Sequence[Document], answer_type: 
         question: The question.
         answer: The answer; `Unknown` has no citations.
         passages: The passages that may support it, with ids.
-        answer_type: A long answer is cited sentence by sentence, any other as one claim.
+        answer_type: A long answer is cited sentence by sentence, without its code, any other as one claim.
     """
     if answer == UNKNOWN:
         return []
@@ -81,21 +86,28 @@ def cite(question: str, answer: str, passages: Sequence[Document], answer_type: 
     return citations
 
 
-def without_marks(answer: str, seen: str = "") -> str:
+def without_marks(answer: str, seen: str = "", shown: int = 0, *, anywhere: bool = False) -> str:
     """Return an answer without the marks of sources that a model wrote itself: `[1]`, `(passage 2)`, `【1†source】`.
 
-    Marks within code stay, and those that stand so, after the same word, in `seen`, the text of the passages.
+    Marks within code stay, and those that stand so, after the same word, in `seen`, the text of the passages. A number
+    above that of the passages `shown` is no mark, and neither is one right after a word (`items[1]`) that ends no clause,
+    unless marks may stand `anywhere`.
     """
 
     def word(match: re.Match[str]) -> str:
-        return match[0] if match["marks"] is None or match[0] in seen else match["before"]
+        before, marks = match["before"], match["marks"]
+        if marks is None or match[0] in seen:
+            return match[0]
+        is_index = re.match(r"\[\d", marks) and before.isascii() and not before.isdecimal() and match["ends"] is None
+        is_high = shown and marks.lstrip()[0] == "[" and max(map(int, re.findall(r"\d+", marks))) > shown
+        return match[0] if is_high or (before and is_index and not anywhere) else before
 
     return _MARKS.sub(word, answer).strip() or answer
 
 
 def _claims(answer: str, answer_type: AnswerType) -> list[Sentence]:
     if answer_type == "long":
-        return split_sentences(answer)
+        return split_sentences(_CODE.sub(lambda code: "\n" * len(code[0]), answer))
     text = answer.strip()
     start = answer.find(text)
     return [Sentence(text, start, start + len(text))] if text else []

@@ -112,10 +112,10 @@ _OPENED_BEFORE = re.compile(
 )
 """Thoughts whose opening tag is in the prompt, where the chat template wrote it."""
 
-_HEADER = re.compile(
-    r"(?:<\|(?:start_header_id|im_start|start|role|header_start)\|>|<start_of_turn>)?\s*+"
+_HEADERS = re.compile(
+    r"(?:\s*+(?:(?:<\|(?:start_header_id|im_start|start|role|header_start)\|>|<start_of_turn>)?\s*+"
     r"(?:<\|)?(?:assistant|model|final)(?:\|>)?\s*+(?:<\|(?:end_header_id|message|header_end)\|>|(?<=\n)|(?=<\|channel))"
-    r"|<s>|<\|channel\|>\s*+final\s*+(?:<\|message\|>)?",
+    r"|<s>|<\|channel\|>\s*+final\s*+(?:<\|message\|>)?))*+",
     re.I,
 )
 """What a template writes before a reply."""
@@ -138,9 +138,7 @@ _WRAPPED = re.compile(
 def without_thoughts(text: str) -> str:
     """Return a reply without its thoughts and the marks of its chat template."""
     text = _OPENED_BEFORE.sub("", _THOUGHTS.sub("", text), count=1)
-    text = _WRAPPED.sub("", text).strip()
-    while header := _HEADER.match(text):
-        text = text[header.end() :].strip()
+    text = _HEADERS.sub("", _WRAPPED.sub("", text), count=1)
     text = _END.sub("", text).strip()
     return text if any(char.isprintable() and not char.isspace() for char in text) else ""
 
