@@ -182,6 +182,17 @@ def e5() -> str:
     return table("set | questions | dense | hybrid | graph | gain", rows)
 
 
+def enrichment() -> str:
+    """Return what a model's names and facts change in recall; p is corrected for the four ways to search."""
+    modes, rows = ("bm25", "dense", "hybrid", "graph"), []
+    for name, row in measured("enrich").items():
+        corrected = holm([row[f"{mode}, p"] for mode in modes])
+        changes = (starred(row[f"{mode}, enriched"], p) for mode, p in zip(modes, corrected, strict=True))
+        shown = (f"{row[mode]}, {change}" for mode, change in zip(modes, changes, strict=True))
+        rows.append([name, str(row["passages"]), *shown])
+    return table("model | passages | BM25 | dense | hybrid | graph", rows)
+
+
 def exact_words() -> str:
     """Return how often the passage that a query is taken from comes first."""
     modes = ("bm25", "dense", "hybrid", "graph")
@@ -237,6 +248,7 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/graph-retrieval.md": {"retrieval": retrieval, "among": among, "e5": e5},
     "benchmarks/README.md": {
         "ablations": ablations,
+        "enrichment": enrichment,
         "e5": lambda: retrieval("sets, e5"),
         "e5 among": lambda: among("among, e5"),
         "exact words": exact_words,
