@@ -249,10 +249,12 @@ def _ended(reason: str, content: str = f"Ada Brenner {HIDDEN}") -> Callable[[Mod
 
 
 def _dropping(text: str) -> Callable[[ModelCall], AIMessage]:
-    calls = count(1)
+    prompts, number = dict[str, int](), count(1)
 
-    def reply(_call: ModelCall) -> AIMessage:
-        if next(calls) % 3 == 0:
+    def reply(call: ModelCall) -> AIMessage:
+        # Not every third call: of parallel branches, one could lose all its attempts.
+        is_new = call.text not in prompts
+        if is_new and prompts.setdefault(call.text, next(number)) % 3 == 0:
             raise ConnectionError("connection reset by peer")
         return AIMessage(text)
 
@@ -280,6 +282,6 @@ ODD_MODELS: Mapping[str, OddModel] = {
     "counts no tokens": OddModel(_says("Ada Brenner", usage_metadata=_NONE), answers=True, estimated=True),
     "is cut at its limit": OddModel(_ended("max_tokens", "Ada Brenner"), answers=True, note="reply_limit_reached"),
     "never stops": OddModel(_says("Ada Brenner built it. " * 2_500), answers=True),
-    "loses every third connection": OddModel(_dropping("Ada Brenner"), answers=True),
+    "loses the connection of every third prompt once": OddModel(_dropping("Ada Brenner"), answers=True),
 }
 """Kinds of models, by what they do."""
