@@ -104,6 +104,21 @@ def test_a_question_is_asked_again_if_the_passages_of_the_file_changed(tmp_path:
     assert "Ida Holm" in answered["0"]
 
 
+def test_a_question_is_asked_again_if_the_knowledge_base_that_a_system_names_changed(tmp_path: Path) -> None:
+    """Whatever the collection of the data set is."""
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "d1", "title": "", "text": "Pier 0."}\n')
+    (tmp_path / "queries.jsonl").write_text('{"_id": "q1", "text": "Who built pier 0?"}\n')
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
+    run = settings("extractive", f"beir:{tmp_path}", f"concat[retriever=bm25:{tmp_path / 'kb'}]")
+    skipped = []
+    for text in ("Pier 0.", "Pier 0.", "Ida Holm built pier 0."):
+        with KnowledgeBase.open_or_create(tmp_path / "kb", settings={"embedding": None}) as kb:
+            kb.add([Document(text, id="d")], source="piers")
+        skipped.append(evaluate(run, tmp_path / "run", quiet=True).skipped)
+    assert skipped == [0, 1, 0]
+
+
 def test_a_claim_is_asked_about_by_a_question_and_searched_for_as_it_stands(tmp_path: Path) -> None:
     """FILCO, section 3.1: FEVER's retriever gets the claim."""
     data = tmp_path / "fever.jsonl"

@@ -208,7 +208,7 @@ def opener(
     def state(how: str) -> str:
         if given.get("retriever"):
             return ""
-        if _place(settings, data) == "file":
+        if _place(replace(settings, retriever=how), data) == "file":
             return _corpus_hash(data)
         with base_of(settings, how) or nullcontext() as base:
             return base.state if base else ""

@@ -239,8 +239,7 @@ def _spans(
     if settings.measure == "lexical" and question.kind == "yes_no":
         answers = [filco_task(question.question).asked]
     scores = kind.scores(question.question, segments, answers, FilterSettings(scorer=scorer))
-    top = None if settings.measure == "full" else settings.top
-    best = kind.best(scores, top=top, threshold=settings.threshold)
+    best = kind.best(scores, top=kind.top and settings.top, threshold=settings.threshold)
     return [span_of(segments[at], round(scores[at], 6)) for at in sorted(best)]
 
 
